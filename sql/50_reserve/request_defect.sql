@@ -1,0 +1,72 @@
+-- budget_internal.request_defect: what is wrong with one request of a batch; null when it can be read.
+create or replace function budget_internal.request_defect(p_request jsonb) returns text
+language plpgsql immutable
+as $$
+declare
+  v_options jsonb;
+  v_name text;
+  v_value jsonb;
+begin
+  if jsonb_typeof(p_request) is distinct from 'object' then
+    return 'a request must be a JSON object';
+  end if;
+  if jsonb_typeof(p_request -> 'key') is distinct from 'string' then
+    return 'key is missing or not a string';
+  end if;
+  if jsonb_typeof(p_request -> 'model') is distinct from 'string' or length(p_request ->> 'model') not between 1 and 200 then
+    return 'model is missing, or not a string of 1 to 200 characters';
+  end if;
+  v_value := p_request -> 'input_tokens';
+  if jsonb_typeof(v_value) is distinct from 'number' then
+    return 'input_tokens is missing or not a number';
+  end if;
+  if v_value::numeric < 0 or v_value::numeric > 1000000000000 or v_value::numeric <> trunc(v_value::numeric) then
+    return 'input_tokens must be a whole number from 0 to 1000000000000';
+  end if;
+  v_value := coalesce(p_request -> 'max_output_tokens', 'null');
+  if v_value <> 'null' then
+    if jsonb_typeof(v_value) <> 'number' then
+      return 'max_output_tokens must be a number';
+    end if;
+    if v_value::numeric < 0 or v_value::numeric > 9223372036854775807 or v_value::numeric <> trunc(v_value::numeric) then
+      return 'max_output_tokens must be a whole number from 0 to 9223372036854775807';
+    end if;
+  end if;
+  v_value := coalesce(p_request -> 'request_id', 'null');
+  if v_value <> 'null' and (
+    jsonb_typeof(v_value) <> 'string' or length(v_value #>> '{}') not between 1 and 200
+  ) then
+    return 'request_id must be a string of 1 to 200 characters';
+  end if;
+  v_options := coalesce(p_request -> 'options', '{}');
+  if jsonb_typeof(v_options) <> 'object' then
+    return 'options must be a JSON object';
+  end if;
+  for v_name, v_value in select o.key, o.value from jsonb_each(v_options) o loop
+    case v_name
+      when 'n' then
+        if jsonb_typeof(v_value) <> 'number' then
+          return 'n must be a whole number from 1 to 1000';
+        end if;
+        if v_value::numeric < 1 or v_value::numeric > 1000 or v_value::numeric <> trunc(v_value::numeric) then
+          return 'n must be a whole number from 1 to 1000';
+        end if;
+      when 'features' then
+        if jsonb_typeof(v_value) <> 'array' or exists (
+          select 1 from jsonb_array_elements(v_value) f where jsonb_typeof(f) <> 'string'
+        ) then
+          return 'features must be an array of strings';
+        end if;
+      when 'body_hash', 'holder' then
+        if jsonb_typeof(v_value) <> 'string' or length(v_value #>> '{}') > 200 then
+          return format('%s must be a string of at most 200 characters', v_name);
+        end if;
+      else
+        return format('unknown option %s', left(v_name, 40));
+    end case;
+  end loop;
+  return null;
+end
+$$;
+revoke all on function budget_internal.request_defect(jsonb) from public;
+comment on function budget_internal.request_defect(jsonb) is 'What is wrong with a request, or null.';

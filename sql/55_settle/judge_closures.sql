@@ -1,0 +1,99 @@
+-- budget_internal.judge_closures: what each reported reservation is charged. Called under the locks; changes nothing.
+--   released              nothing, when nothing can have been spent
+--   finished, estimated   the pinned price of the usage; an estimate never passes the hold, but never falls below
+--                         the usage that was seen (usage_seen)
+--   unknown, stale        the whole hold, provisional
+-- Usage that cannot be believed or priced is charged as unknown, with a flag; it is never credited.
+create or replace function budget_internal.judge_closures(p_reports jsonb, p_now timestamptz)
+returns setof budget_internal.closure
+language sql stable
+as $$
+  with report as (
+    select
+      r.ordinality::integer as item, (r.value ->> 'reservation_id')::uuid as reservation_id,
+      r.value ->> 'outcome' as outcome,
+      nullif(nullif(r.value -> 'usage', 'null'), '{}') as usage,
+      nullif(nullif(r.value -> 'usage_seen', 'null'), '{}') as usage_seen,
+      (r.value ->> 'provider_cost_usd')::numeric as provider_cost_usd,
+      budget_internal.short_note(r.value -> 'note') as note
+    from jsonb_array_elements(p_reports) with ordinality r
+  ), row_found as (
+    select
+      p.*, r.org_id, r.key_id, r.reserved_nano_usd, r.stale_at, r.variant, r.held_period_ids, r.counted_period_ids,
+      r.price_ids[r.attempt] as price_id,
+      budget_internal.usage_defect(p.usage) as usage_defect,
+      budget_internal.usage_defect(p.usage_seen) as seen_defect
+    from report p
+    join budget_internal.reservations r on r.reservation_id = p.reservation_id
+  ), priced as (
+    select f.*,
+      case when f.usage_defect is null then budget_internal.price_usage(f.price_id, f.variant, f.usage) end as cost,
+      case when f.usage_seen is not null and f.seen_defect is null
+        then budget_internal.price_usage(f.price_id, f.variant, f.usage_seen) end as seen_cost
+    from row_found f
+  ), classed as (
+    select p.*,
+      case
+        when p.outcome = 'released' and p.usage is null then 'released'
+        when p.outcome in ('unknown', 'stale') or p.usage is null then 'charged'
+        when p.usage_defect is not null or p.cost is null or p.cost > 9000000000000000000 then 'charged'
+        else 'settled'
+      end::budget.entry_kind as kind
+    from priced p
+  ), checked as (
+    -- In order, as the rows will be booked: a hold larger than what its period still holds cannot be one that it made.
+    select c.reservation_id, bool_or(w.held_nano_usd is null) as lost, bool_or(w.booked > w.held_nano_usd) as too_much
+    from classed c
+    cross join lateral unnest(c.held_period_ids || c.counted_period_ids) with ordinality h (period_id, place)
+    left join (
+      select x.reservation_id, x.period_id, p.held_nano_usd,
+        sum(x.reserved) over (partition by x.period_id order by x.item) as booked
+      from (
+        select c2.item, c2.reservation_id, i.period_id,
+          case when i.place <= cardinality(c2.held_period_ids) then c2.reserved_nano_usd::numeric else 0 end as reserved
+        from classed c2
+        cross join lateral unnest(c2.held_period_ids || c2.counted_period_ids) with ordinality i (period_id, place)
+      ) x
+      join budget_internal.periods p on p.period_id = x.period_id
+    ) w on w.reservation_id = c.reservation_id and w.period_id = h.period_id
+    group by c.reservation_id
+  )
+  select
+    c.item, c.reservation_id, c.org_id, c.kind,
+    case c.kind
+      when 'released' then 0
+      when 'charged' then c.reserved_nano_usd::bigint
+      else (case
+        when c.outcome = 'finished' then c.cost
+        else greatest(least(c.cost, c.reserved_nano_usd), least(c.seen_cost, 9000000000000000000))
+      end)::bigint
+    end,
+    case
+      when c.kind = 'released' then 'none'
+      when c.kind = 'charged' then 'hold'
+      when c.outcome = 'finished' then 'usage'
+      else 'bound'
+    end,
+    c.outcome, c.usage, c.provider_cost_usd,
+    array_remove(array[
+      case when c.kind = 'charged' then 'provisional' end,
+      case when c.outcome <> 'finished' and c.kind = 'settled' then 'estimated' end,
+      case when c.outcome in ('finished', 'estimated') and c.usage is null then 'usage_missing' end,
+      case when c.usage_defect is not null or c.seen_defect is not null or c.cost > 9000000000000000000 then 'usage_rejected' end,
+      case when c.usage is not null and c.usage_defect is null and c.cost is null then 'usage_unpriced' end,
+      case when c.stale_at < p_now and c.outcome <> 'stale' then 'late' end
+    ], null),
+    c.note,
+    case
+      when c.reserved_nano_usd < 0 or k.too_much then 'impossible_amount'
+      when k.lost then 'missing_period'
+      when not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id) then 'missing_price'
+      when not exists (select 1 from budget_internal.keys y where y.key_id = c.key_id) then 'missing_key'
+    end
+  from classed c
+  left join checked k on k.reservation_id = c.reservation_id
+  order by c.item
+$$;
+revoke all on function budget_internal.judge_closures(jsonb, timestamptz) from public;
+comment on function budget_internal.judge_closures(jsonb, timestamptz) is
+  'Charge of each reported open reservation, or why the row cannot be settled.';

@@ -1,0 +1,87 @@
+-- budget_internal.settle_ended: a report for a reservation that is not open any more. Called under its period locks.
+--   the same report again            repeated, with what was booked
+--   a report after a whole-hold charge  trues it up, once
+--   another report                   settlement_conflict
+--   no such reservation              unknown_reservation
+create or replace function budget_internal.settle_ended(p_item integer, p_report jsonb, p_now timestamptz)
+returns budget.settle_result
+language plpgsql volatile
+as $$
+declare
+  v_id uuid := (p_report ->> 'reservation_id')::uuid;
+  v_outcome text := p_report ->> 'outcome';
+  v_usage jsonb := nullif(nullif(p_report -> 'usage', 'null'), '{}');
+  v_entry budget_internal.ledger_entries;
+  v_correction budget_internal.ledger_entries;
+  v_cost numeric;
+  v_changed bigint;
+begin
+  select l.* into v_entry
+  from budget_internal.ledger_entries l
+  where l.reservation_id = v_id and l.kind <> 'trued_up';
+  if v_entry.reservation_id is null then
+    return row(p_item, 'rejected', 'unknown_reservation', format('there is no reservation %s', v_id), v_id, null, null, false, null, '{}')::budget.settle_result;
+  end if;
+  select l.* into v_correction
+  from budget_internal.ledger_entries l
+  where l.reservation_id = v_id and l.kind = 'trued_up';
+
+  if v_correction.reservation_id is null and v_entry.kind = 'charged' then
+    if v_outcome = 'released' and v_usage is null then
+      v_cost := 0;
+    elsif v_outcome in ('finished', 'estimated') and v_usage is not null and budget_internal.usage_defect(v_usage) is null then
+      v_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_usage);
+      if v_outcome = 'estimated' then
+        v_cost := least(v_cost, v_entry.reserved_nano_usd);
+      end if;
+    end if;
+    if v_cost > 9000000000000000000 then
+      v_cost := null;
+    end if;
+  end if;
+
+  if v_cost is not null then
+    v_cost := v_cost - v_entry.amount_nano_usd;
+    update budget_internal.periods p
+    set spent_nano_usd = p.spent_nano_usd + v_cost
+    where p.period_id = any (v_entry.period_ids);
+    get diagnostics v_changed = row_count;
+    if v_changed <> cardinality(v_entry.period_ids) then
+      perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
+    end if;
+    insert into budget_internal.ledger_entries (
+      org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
+      outcome, usage, provider_cost_usd, overrun, flags, model, route_id, price_id, variant, request_id, body_hash,
+      reserved_at, note
+    ) values (
+      v_entry.org_id, p_now, 'trued_up', v_id, v_entry.key_id, v_entry.scope_ids, v_entry.period_ids, v_cost,
+      v_entry.reserved_nano_usd, case v_outcome when 'finished' then 'usage' when 'estimated' then 'bound' else 'none' end,
+      v_outcome, v_usage, (p_report ->> 'provider_cost_usd')::numeric, v_cost > 0,
+      array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end], null),
+      v_entry.model, v_entry.route_id, v_entry.price_id, v_entry.variant, v_entry.request_id, v_entry.body_hash,
+      v_entry.reserved_at, budget_internal.short_note(p_report -> 'note')
+    ) returning * into v_correction;
+    return row(
+      p_item, 'trued_up', null, null, v_id, v_entry.amount_nano_usd + v_correction.amount_nano_usd, v_entry.reserved_nano_usd,
+      v_correction.overrun, v_correction.source, v_correction.flags)::budget.settle_result;
+  end if;
+
+  if (v_correction.reservation_id is not null and v_correction.outcome = v_outcome and v_correction.usage is not distinct from v_usage)
+     or (v_entry.outcome = v_outcome and v_entry.usage is not distinct from v_usage)
+     -- Nothing new is known about a hold that was charged as unknown.
+     or (v_entry.kind = 'charged' and v_correction.reservation_id is null) then
+    return row(
+      p_item, 'repeated', null, null, v_id, v_entry.amount_nano_usd + coalesce(v_correction.amount_nano_usd, 0),
+      v_entry.reserved_nano_usd, v_entry.overrun or coalesce(v_correction.overrun, false),
+      coalesce(v_correction.source, v_entry.source), coalesce(v_correction.flags, v_entry.flags))::budget.settle_result;
+  end if;
+  return row(
+    p_item, 'rejected', 'settlement_conflict',
+    format('reservation %s was settled before with another report; the first one stands', v_id),
+    v_id, v_entry.amount_nano_usd + coalesce(v_correction.amount_nano_usd, 0), v_entry.reserved_nano_usd, v_entry.overrun,
+    v_entry.source, v_entry.flags)::budget.settle_result;
+end
+$$;
+revoke all on function budget_internal.settle_ended(integer, jsonb, timestamptz) from public;
+comment on function budget_internal.settle_ended(integer, jsonb, timestamptz) is
+  'Answer a report for an ended reservation: repeat, true-up, conflict or unknown.';
