@@ -245,7 +245,7 @@ def _make_roles(connection: Connection, text: str) -> None:
     # Runners on other databases of this cluster write the same rows; the loser of such a race just looks again.
     for attempt in range(20):
         try:
-            connection.execute(sql.SQL(text))  # type: ignore[arg-type]
+            connection.execute(sql.SQL(text))
             return
         except psycopg.errors.InternalError_:
             if attempt == 19:
@@ -255,7 +255,7 @@ def _make_roles(connection: Connection, text: str) -> None:
 
 def _run(connection: Connection, name: str, text: str) -> None:
     try:
-        connection.execute(sql.SQL(text))  # type: ignore[arg-type]
+        connection.execute(sql.SQL(text))
     except psycopg.Error as error:
         raise MigrationError(f"{name}: {error}") from error
 

@@ -1,0 +1,160 @@
+"""The gateway as an ASGI app, and the server around it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import psycopg
+import uvicorn
+from psycopg_pool import PoolTimeout
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pgbudget.admin import ReconcileEndpoint
+from pgbudget.config import Config
+from pgbudget.data_plane import ChatEndpoint, DataPlane
+from pgbudget.db import Database
+from pgbudget.errors import BudgetError, NotFound, NotMetered
+from pgbudget.http import dumps, plain, virtual_key
+from pgbudget.upstream import Upstream
+
+log = logging.getLogger("pgbudget.app")
+
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(config: Config) -> Starlette:
+    """The gateway. Starts also while its database is away; it then refuses every call until it is back."""
+    database = Database(config.dsn, pool_size=config.pool_size)
+    # Heartbeats and upkeep must not queue behind requests.
+    background = Database(config.dsn, pool_size=2)
+    upstream = Upstream(config)
+    plane = DataPlane(config, database, background, upstream)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await database.open()
+        await background.open()
+        plane.settlements.start()
+        plane.heartbeats.start()
+        upkeep = asyncio.create_task(_reconcile(config, background), name="reconcile")
+        try:
+            yield
+        finally:
+            upkeep.cancel()
+            await plane.settlements.stop(config.shutdown_seconds)
+            plane.heartbeats.stop()
+            await upstream.close()
+            await database.close()
+            await background.close()
+
+    async def healthz(_: Request) -> Response:
+        return Response(dumps({"status": "ok"}), media_type="application/json")
+
+    async def readyz(_: Request) -> Response:
+        ready = await database.ready()
+        return Response(
+            dumps({"status": "ready" if ready else "database unavailable"}),
+            200 if ready else 503,
+            media_type="application/json",
+        )
+
+    async def budget(request: Request) -> Response:
+        rows = await database.ask("select * from budget.key_budgets(%s)", virtual_key(request.scope["headers"]))
+        budgets = [
+            {
+                "scope": row["scope_kind"],
+                "name": row["scope_name"],
+                "budget": row["budget_name"],
+                "period": row["period"],
+                **{n: plain(row[n]) for n in ("limit_usd", "spent_usd", "reserved_usd", "available_usd", "utilization")},
+                "starts_at": row["starts_at"],
+                "ends_at": row["ends_at"],
+                "binding": row["binding"],
+            }
+            for row in rows
+        ]
+        return Response(dumps({"budgets": budgets}), media_type="application/json")
+
+    async def models(request: Request) -> Response:
+        rows = await database.ask("select * from budget.key_models(%s)", virtual_key(request.scope["headers"]))
+        data = [{"id": r["model"], "object": "model", "created": 0, "owned_by": r["provider"]} for r in rows]
+        return Response(dumps({"object": "list", "data": data}), media_type="application/json")
+
+    async def unmetered(request: Request) -> Response:
+        raise NotMetered(
+            f"{request.method} {request.url.path} is not metered by this gateway, so it is not passed on. "
+            "It serves POST /v1/chat/completions, GET /v1/models and GET /v1/budget"
+        )
+
+    async def unknown(request: Request) -> Response:
+        raise NotFound(f"there is nothing at {request.url.path}")
+
+    app = Starlette(
+        routes=[
+            Route("/v1/chat/completions", ChatEndpoint(plane), methods=["POST"]),
+            Route("/v1/models", _guarded(models), methods=["GET"]),
+            Route("/v1/budget", _guarded(budget), methods=["GET"]),
+            Route("/admin/reconcile", _guarded(ReconcileEndpoint(config, background).handle), methods=["POST"]),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/v1/{path:path}", _guarded(unmetered), methods=_METHODS),
+            Route("/{path:path}", _guarded(unknown), methods=_METHODS),
+        ],
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def serve(config: Config, host: str, port: int) -> None:
+    """Run the gateway until SIGTERM or SIGINT: then stop accepting, let calls end, book their settlements, exit."""
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(config),
+            host=host,
+            port=port,
+            access_log=False,
+            server_header=False,
+            log_config=None,
+            timeout_graceful_shutdown=int(config.shutdown_seconds),
+            backlog=4096,
+        )
+    )
+    server.run()
+
+
+def _guarded(handler: Handler) -> Handler:
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except BudgetError as error:
+            headers = {name.decode(): value.decode() for name, value in error.headers()}
+            return Response(dumps(error.body()), error.status, headers, media_type="application/json")
+
+    return guarded
+
+
+async def _reconcile(config: Config, database: Database) -> None:
+    """Charge what went stale. Any number of gateways may do so: the rows are judged under their locks."""
+    while config.reconcile_seconds:
+        await asyncio.sleep(config.reconcile_seconds)
+        try:
+            more = True
+            while more:
+                row = (await database.fetch("select charged, failed, quarantined, more from budget.reconcile(500)"))[0]
+                more = row["more"]
+                if row["charged"] or row["failed"]:
+                    log.warning("reconciled: %(charged)d charged, %(failed)d failed, %(quarantined)d quarantined", row)
+        except psycopg.errors.InsufficientPrivilege:
+            log.warning("this login may not reconcile; leave it to pg_cron or grant it budget_reconciler")
+            return
+        except (psycopg.Error, PoolTimeout) as error:
+            log.warning("not reconciled (%s)", type(error).__name__)

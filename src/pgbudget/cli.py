@@ -1,0 +1,214 @@
+"""The ``pgbudget`` command. Its errors are one line and an exit code, never a trace."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgbudget import migrate
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+migrate_app = typer.Typer(no_args_is_help=True, help="Bring a database up to date.")
+key_app = typer.Typer(no_args_is_help=True, help="Virtual keys.")
+budget_app = typer.Typer(no_args_is_help=True, help="Budgets.")
+app.add_typer(migrate_app, name="migrate")
+app.add_typer(key_app, name="key")
+app.add_typer(budget_app, name="budget")
+
+_out = Console()
+
+Dsn = Annotated[str, typer.Option("--dsn", envvar="PGBUDGET_DSN", help="Postgres, as an admin.", show_envvar=True)]
+
+
+class _Failed(Exception):
+    pass
+
+
+@contextmanager
+def _database(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    if not dsn:
+        raise _Failed("no database: set PGBUDGET_DSN or give --dsn")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@app.command()
+def up(
+    port: Annotated[int, typer.Option(envvar="PORT", help="Port of the gateway.")] = 8080,
+    folder: Annotated[Path, typer.Option(help="Where data and settings are kept.")] = Path(".pgbudget"),
+) -> None:
+    """Run all of it here: an embedded Postgres, a simulated provider, the gateway, a demo key."""
+    from pgbudget.devstack import DevStack
+
+    DevStack(folder, port, _out).run()
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
+) -> None:
+    """Run the gateway; its settings come from the environment (see pgbudget.config)."""
+    from pgbudget.app import serve as run
+    from pgbudget.config import Config
+
+    _log_to_stdout()
+    run(Config.from_env(), host, port)
+
+
+@app.command()
+def simulate(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8081,
+    defaults: Annotated[str, typer.Option(help="Behaviour of the run as JSON (see pgbudget.simulator.behaviour).")] = "{}",
+) -> None:
+    """Run the simulated provider."""
+    from pgbudget.simulator.app import serve as run
+
+    try:
+        behaviour = json.loads(defaults)
+    except ValueError:
+        raise _Failed("--defaults must be a JSON object") from None
+    run(host, port, behaviour, os.environ.get("PGBUDGET_SIMULATOR_KEY"))
+
+
+@migrate_app.command("status")
+def migrate_status(dsn: Dsn = "") -> None:
+    """Show what is applied and what is pending."""
+    with _database(dsn) as connection:
+        state = migrate.status(connection, migrate.Sources.load())
+    for name in state.applied:
+        _out.print(f"applied  {name}")
+    for name in state.pending:
+        _out.print(f"pending  {name}")
+    _out.print(f"sql/     {'up to date' if state.repeatable_current else 'to be re-applied'}")
+
+
+@migrate_app.command("up")
+def migrate_up(dsn: Dsn = "") -> None:
+    """Apply what is pending."""
+    with _database(dsn) as connection:
+        applied = migrate.up(connection)
+    _out.print("\n".join(f"applied  {name}" for name in applied) or "nothing to do")
+
+
+@migrate_app.command("dump")
+def migrate_dump() -> None:
+    """Print all of it as one script for psql."""
+    sys.stdout.write(migrate.dump())
+
+
+@key_app.command("create")
+def key_create(
+    org: str, project: str, name: str, models: Annotated[list[str] | None, typer.Option("--model")] = None, dsn: Dsn = ""
+) -> None:
+    """Create a key in a project (org and project are made if they are new). The secret is shown this once."""
+    options = {"allowed_models": models} if models else {}
+    with _database(dsn) as connection, connection.transaction():
+        for kind, label, make, arguments in (
+            ("org", org, "select budget.create_org(%s)", (org,)),
+            ("project", project, "select budget.create_project(%s, %s)", (org, project)),
+        ):
+            if not _exists(connection, org, kind, label):
+                connection.execute(make, arguments)
+        row = connection.execute(
+            "select secret from budget.create_key(%s, %s, %s, %s)", (org, project, name, json.dumps(options))
+        ).fetchone()
+    assert row is not None
+    print(row[0])
+
+
+@budget_app.command("set")
+def budget_set(
+    org: str,
+    scope: Annotated[str, typer.Argument(help="key, project or org, and its name: key/ci")],
+    limit_usd: Annotated[str, typer.Argument(help="Amount in USD, or none for no limit.")],
+    period: Annotated[str, typer.Argument(help="1d 7d 30d day week month quarter year total")],
+    name: Annotated[str | None, typer.Option(help="Name of the budget; its period by default.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="IANA time zone; UTC by default.")] = None,
+    dsn: Dsn = "",
+) -> None:
+    """Set or change a budget. It acts on the next request."""
+    kind, _, label = scope.partition("/")
+    try:
+        limit = None if limit_usd == "none" else Decimal(limit_usd)
+    except InvalidOperation:
+        raise _Failed(f"{limit_usd} is not an amount in USD") from None
+    options = {k: v for k, v in (("name", name), ("time_zone", time_zone)) if v is not None}
+    with _database(dsn) as connection:
+        connection.execute(
+            "select budget.set_budget(%s, %s, %s, %s, %s, %s)", (org, kind, label, limit, period, json.dumps(options))
+        )
+    _out.print(f"{scope}: {limit_usd} USD a {period}" if limit is not None else f"{scope}: no limit, {period}")
+
+
+@app.command()
+def status(dsn: Dsn = "") -> None:
+    """Show every budget with its current period, and whether the books agree."""
+    with _database(dsn) as connection:
+        rows = connection.execute(
+            "select org, scope_kind || '/' || scope_name, budget_name, limit_usd, spent_usd, reserved_usd, available_usd, ends_at"
+            " from budget.budget_status order by 1, 2, 3"
+        ).fetchall()
+        differences = connection.execute("select * from budget.verify()").fetchall()
+    table = Table("org", "scope", "budget", "limit", "spent", "reserved", "available", "resets at")
+    for row in rows:
+        table.add_row(*("" if value is None else f"{value:f}" if isinstance(value, Decimal) else str(value) for value in row))
+    _out.print(table)
+    for check, subject, expected, actual in differences:
+        _out.print(f"[red]{check}[/] {subject}: expected {expected}, found {actual}")
+    _out.print("books agree" if not differences else f"{len(differences)} differences")
+    if differences:
+        raise typer.Exit(1)
+
+
+def _exists(connection: psycopg.Connection[Any], org: str, kind: str, name: str) -> bool:
+    return bool(
+        connection.execute(
+            "select 1 from budget_internal.scopes s join budget_internal.scopes o on o.scope_id = s.org_id"
+            " where o.name = %s and s.kind = %s::budget.scope_kind and s.name = %s and s.deleted_at is null",
+            (org, kind, name),
+        ).fetchone()
+    )
+
+
+def _log_to_stdout() -> None:
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s %(message)s")
+
+
+def main() -> None:
+    """Entry point: every expected error as one line."""
+    from pgbudget.config import ConfigError
+    from pgbudget.devstack import DevStackError
+    from pgbudget.embedded import ClusterError
+
+    try:
+        app()
+    except (_Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError) as error:
+        _fail(str(error))
+    except psycopg.OperationalError as error:
+        _fail(f"the database cannot be reached: {str(error).strip()}")
+    except psycopg.Error as error:
+        hint = f" ({error.diag.message_hint})" if error.diag.message_hint else ""
+        _fail(f"{error.diag.message_primary or error}{hint}")
+
+
+def _fail(message: str) -> None:
+    print(f"pgbudget: {message}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

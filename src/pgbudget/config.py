@@ -1,0 +1,91 @@
+"""The gateway's configuration, from the environment.
+
+PGBUDGET_DSN                    Postgres, as a login of role budget_gateway (and budget_reconciler)
+PGBUDGET_ADMIN_TOKEN            opens /admin; unset, /admin is closed
+PGBUDGET_ACCOUNT_<NAME>_URL     base URL of a provider account, up to and with /v1
+PGBUDGET_ACCOUNT_<NAME>_KEY     its key, or _KEY_FILE: a file that holds it
+PGBUDGET_POOL_SIZE              connections for requests (4)
+PGBUDGET_MAX_BODY_BYTES         largest request body, decoded (33554432)
+PGBUDGET_BODY_SECONDS           how long a body may take to arrive (30)
+PGBUDGET_CONNECT_SECONDS        to connect to a provider (10)
+PGBUDGET_FIRST_BYTE_SECONDS     until its answer begins (600)
+PGBUDGET_IDLE_SECONDS           between two pieces of an answer (300)
+PGBUDGET_TOTAL_SECONDS          for a whole call (3600)
+PGBUDGET_DRAIN_SECONDS          how long a stream is read on after its client left, for its real usage (5)
+PGBUDGET_SHUTDOWN_SECONDS       how long running calls may go on after SIGTERM (25)
+PGBUDGET_RECONCILE_SECONDS      how often stale reservations are looked for; 0: never, pg_cron does it (15)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pgbudget.wire.providers import provider
+
+
+class ConfigError(Exception):
+    """A setting is missing or wrong; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where a provider account is reached, and with which key."""
+
+    base_url: str
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """See the module's docstring."""
+
+    dsn: str = field(repr=False)
+    admin_token: str | None = field(default=None, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    pool_size: int = 4
+    max_body_bytes: int = 32 << 20
+    body_seconds: float = 30
+    connect_seconds: float = 10
+    first_byte_seconds: float = 600
+    idle_seconds: float = 300
+    total_seconds: float = 3600
+    drain_seconds: float = 5
+    shutdown_seconds: float = 25
+    reconcile_seconds: float = 15
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str] | None = None) -> Config:
+        """Read the environment; raises :class:`ConfigError`."""
+        env = dict(os.environ if environment is None else environment)
+        if not env.get("PGBUDGET_DSN"):
+            raise ConfigError("PGBUDGET_DSN is not set: the gateway needs its database")
+        numbers: dict[str, float] = {}
+        for name in (
+            "pool_size", "max_body_bytes", "body_seconds", "connect_seconds", "first_byte_seconds", "idle_seconds",
+            "total_seconds", "drain_seconds", "shutdown_seconds", "reconcile_seconds",
+        ):  # fmt: skip
+            text = env.get(f"PGBUDGET_{name.upper()}")
+            if text is None:
+                continue
+            if not re.fullmatch(r"\d{1,9}(\.\d{1,3})?", text):
+                raise ConfigError(f"PGBUDGET_{name.upper()} must be a number, not {text!r}")
+            numbers[name] = int(text) if name in ("pool_size", "max_body_bytes") else float(text)
+        return cls(
+            dsn=env["PGBUDGET_DSN"],
+            admin_token=env.get("PGBUDGET_ADMIN_TOKEN") or None,
+            environment=env,
+            **numbers,  # type: ignore[arg-type]
+        )
+
+    def account(self, name: str, provider_name: str) -> Account | None:
+        """The account of that name; None when its URL or key is not configured."""
+        prefix = "PGBUDGET_ACCOUNT_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+        url = self.environment.get(f"{prefix}_URL") or provider(provider_name).base_url
+        key = self.environment.get(f"{prefix}_KEY")
+        if not key and (path := self.environment.get(f"{prefix}_KEY_FILE")):
+            key = Path(path).read_text("utf-8").strip()
+        return Account(url.rstrip("/"), key) if url and key else None

@@ -1,0 +1,148 @@
+"""The database, as the gateway sees it: its functions, batched. No amount is compared here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import Jsonb
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from pgbudget.errors import STATUS, EnforcementUnavailable, Refused
+
+log = logging.getLogger("pgbudget.db")
+
+_RESERVE_TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveResult:
+    """``budget.reserve_result``; amounts in nano-USD. See the type's comment in the database."""
+
+    status: str
+    code: str | None
+    message: str | None
+    reservation_id: Any
+    reserved_nano_usd: int | None
+    granted_output_tokens: int | None
+    routes: list[dict[str, str]] | None
+    scope_kind: str | None
+    scope_name: str | None
+    budget_name: str | None
+    limit_nano_usd: int | None
+    spent_nano_usd: int | None
+    held_nano_usd: int | None
+    available_nano_usd: int | None
+    resets_at: Any
+    worst_case_nano_usd: int | None
+    retry_after_seconds: int | None
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettleResult:
+    """``budget.settle_result``; amounts in nano-USD."""
+
+    status: str
+    code: str | None
+    message: str | None
+    reservation_id: Any
+    charged_nano_usd: int | None
+    reserved_nano_usd: int | None
+    overrun: bool
+    source: str | None
+    flags: list[str]
+
+
+_RESERVE_COLUMNS = tuple(f.name for f in fields(ReserveResult))
+_SETTLE_COLUMNS = tuple(f.name for f in fields(SettleResult))
+_RESERVE = f"select {', '.join(_RESERVE_COLUMNS)} from budget.reserve_batch(%s) order by item"
+_SETTLE = f"select {', '.join(_SETTLE_COLUMNS)} from budget.settle_batch(%s) order by item"
+
+Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
+
+
+class Database:
+    """A pool, used one statement a transaction, so that PgBouncer in transaction mode may stand between."""
+
+    def __init__(self, dsn: str, *, pool_size: int = 4, timeout: float = 5) -> None:
+        self._pool: Pool = AsyncConnectionPool(
+            dsn,
+            min_size=1,
+            max_size=pool_size,
+            timeout=timeout,
+            open=False,
+            reconnect_timeout=float("inf"),
+            check=AsyncConnectionPool.check_connection,
+            kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row, "connect_timeout": 5},
+        )
+
+    async def open(self) -> None:
+        """Start connecting; a database that is away is waited for in the background."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.close(timeout=2)
+
+    async def fetch(self, query: str, *parameters: object) -> list[DictRow]:
+        """Run one statement; raises :class:`psycopg.Error` or :class:`PoolTimeout`."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(query.encode(), parameters)
+            return await cursor.fetchall()
+
+    async def ask(self, query: str, *parameters: object) -> list[DictRow]:
+        """As :meth:`fetch`, for a client: errors of class LB become refusals, all others 503 without detail."""
+        try:
+            return await self.fetch(query, *parameters)
+        except (psycopg.Error, PoolTimeout) as error:
+            raise as_client_error(error) from error
+
+    async def ready(self) -> bool:
+        """Whether the database answers and has our functions."""
+        try:
+            await self.fetch("select * from budget.gateway_settings()")
+        except (psycopg.Error, PoolTimeout):
+            return False
+        return True
+
+    async def reserve_batch(self, requests: Sequence[dict[str, Any]]) -> list[ReserveResult]:
+        """One result a request. A batch that failed as a whole is sent again: its request ids make that safe."""
+        for attempt in range(1, _RESERVE_TRIES + 1):
+            try:
+                return [ReserveResult(**row) for row in await self.fetch(_RESERVE, Jsonb(list(requests)))]
+            except (psycopg.OperationalError, psycopg.errors.TransactionRollback) as error:
+                # A pool time-out is not tried again: its five seconds are all that a caller should wait.
+                if isinstance(error, PoolTimeout) or attempt == _RESERVE_TRIES:
+                    raise
+                log.warning("reserve of %d failed (%s), trying again", len(requests), type(error).__name__)
+                await asyncio.sleep(random.uniform(0.01, 0.05) * attempt)  # noqa: S311
+        raise AssertionError
+
+    async def settle_batch(self, reports: Sequence[dict[str, Any]]) -> list[SettleResult]:
+        """One result a report; raises when the batch failed as a whole."""
+        return [SettleResult(**row) for row in await self.fetch(_SETTLE, Jsonb(list(reports)))]
+
+    async def heartbeat(self, reservation_ids: Iterable[Any]) -> dict[Any, bool]:
+        """Which of the reservations are still alive."""
+        rows = await self.fetch("select reservation_id, alive from budget.heartbeat(%s::uuid[])", list(reservation_ids))
+        return {row["reservation_id"]: row["alive"] for row in rows}
+
+
+def as_client_error(error: Exception) -> Exception:
+    """What a client may know of a database error."""
+    if isinstance(error, psycopg.Error) and error.sqlstate and error.sqlstate.startswith("LB"):
+        hint = error.diag.message_hint or ""
+        code = hint if hint in STATUS else next((c for c, (_, s) in STATUS.items() if s == error.sqlstate), "")
+        if code:
+            return Refused(code, error.diag.message_primary or code)
+    log.error("database: %s %s", type(error).__name__, error)
+    return EnforcementUnavailable(
+        "budgets cannot be checked at the moment, so the request was not sent; try again shortly", retry_after=5
+    )

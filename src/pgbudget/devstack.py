@@ -1,0 +1,222 @@
+"""``pgbudget up``: everything on one machine, for trying and developing. No root, no Docker, no service."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from rich.console import Console
+
+from pgbudget import migrate
+from pgbudget.embedded import Cluster, free_port
+from pgbudget.seed import seed_simulator
+
+_DATABASE = "pgbudget"
+_START_SECONDS = 30
+
+
+class DevStackError(Exception):
+    """The stack cannot run; the message says why and what to do."""
+
+
+class DevStack:
+    """The embedded server, the simulated provider and the gateway, with a demo key."""
+
+    def __init__(self, folder: Path, port: int, console: Console) -> None:
+        self._folder = folder.resolve()
+        self._port = port
+        self._console = console
+        self._cluster = Cluster(self._folder / "postgres")
+        self._children: list[tuple[str, subprocess.Popen[str]]] = []
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        """Start all, say how to use it, and stay until SIGINT or SIGTERM."""
+        self._check_port()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._say("starting Postgres 18")
+        self._cluster.start()
+        try:
+            self._start_services()
+            self._wait()
+        finally:
+            self._shut_down()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop.set()
+
+    def _check_port(self) -> None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self._port))
+            except OSError:
+                raise DevStackError(
+                    f"port {self._port} is taken by another program; choose another: make up PORT={self._port + 1}"
+                ) from None
+
+    def _start_services(self) -> None:
+        known = self._read_env()
+        gateway_password, admin_token = (
+            secrets.token_urlsafe(24),
+            known.get("PGBUDGET_ADMIN_TOKEN") or secrets.token_urlsafe(24),
+        )
+        with psycopg.connect(self._cluster.dsn(), autocommit=True) as connection:
+            if not connection.execute("select 1 from pg_database where datname = %s", (_DATABASE,)).fetchone():
+                connection.execute(sql.SQL("create database {}").format(sql.Identifier(_DATABASE)))
+        with psycopg.connect(self._cluster.dsn(_DATABASE), autocommit=True) as connection:
+            applied = migrate.up(connection)
+            self._say(f"migrated: {', '.join(applied)}" if applied else "the database is up to date")
+            make_login(connection, "pgbudget_gateway", gateway_password, "budget_gateway", "budget_reconciler")
+            seed_simulator(connection)
+            key = self._demo_key(connection, known.get("PGBUDGET_KEY", ""))
+        simulator_port = free_port()
+        simulator_key = secrets.token_urlsafe(16)
+        url, simulator_url = f"http://127.0.0.1:{self._port}", f"http://127.0.0.1:{simulator_port}"
+        environment = {
+            **os.environ,
+            "PGBUDGET_DSN": self._cluster.dsn(_DATABASE, "pgbudget_gateway", gateway_password),
+            "PGBUDGET_ADMIN_TOKEN": admin_token,
+            "PGBUDGET_ACCOUNT_SIMULATOR_URL": f"{simulator_url}/v1",
+            "PGBUDGET_ACCOUNT_SIMULATOR_KEY": simulator_key,
+            "PGBUDGET_SIMULATOR_KEY": simulator_key,
+        }
+        self._spawn("simulator", ["simulate", "--port", str(simulator_port)], environment)
+        self._spawn("gateway", ["serve", "--port", str(self._port)], environment)
+        self._await(f"{simulator_url}/healthz")
+        self._await(f"{url}/readyz")
+        self._write_env(
+            {
+                "PGBUDGET_URL": url,
+                "PGBUDGET_KEY": key,
+                "PGBUDGET_DSN": self._cluster.dsn(_DATABASE),
+                "PGBUDGET_ADMIN_TOKEN": admin_token,
+                "PGBUDGET_SIMULATOR_URL": simulator_url,
+            }
+        )
+        self._greet(url, key)
+
+    def _demo_key(self, connection: psycopg.Connection[Any], secret: str) -> str:
+        """The key of the last time if it still works, else a new one."""
+        with contextlib.suppress(psycopg.Error):
+            connection.execute("select * from budget.key_budgets(%s)", (secret,))
+            return secret
+        if not connection.execute(
+            "select 1 from budget_internal.scopes where kind = 'org' and name = 'demo' and deleted_at is null"
+        ).fetchone():
+            connection.execute("select budget.create_org('demo'), budget.create_project('demo', 'demo')")
+        name = f"demo-{secrets.token_hex(3)}"
+        row = connection.execute("select secret from budget.create_key('demo', 'demo', %s)", (name,)).fetchone()
+        assert row is not None
+        connection.execute("select budget.set_budget('demo', 'key', %s, 5, 'day')", (name,))
+        return str(row[0])
+
+    def _greet(self, url: str, key: str) -> None:
+        body = '{"model":"t-mini","max_tokens":20,"messages":[{"role":"user","content":"hello"}]}'
+        out = self._console
+        out.print()
+        out.print(f"  [bold]gateway[/]   {url}")
+        out.print(f"  [bold]key[/]       {key}   (5 USD a day)")
+        out.print(f"  [bold]settings[/]  {self._folder / 'dev.env'}")
+        out.print()
+        out.print("  Try it:", highlight=False)
+        # Printed as it is, on one line, whatever the terminal's width: it is there to be copied.
+        curl = f"curl -s {url}/v1/chat/completions -H 'authorization: Bearer {key}' -H 'content-type: application/json' -d '{body}'"
+        print(f"\n{curl}\n", flush=True)
+        out.print("  Ctrl-C stops everything; the data stays.", highlight=False)
+        out.print()
+
+    def _spawn(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pgbudget.cli", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # Ctrl-C reaches this process only, which then stops its children in order.
+            start_new_session=True,
+        )
+        self._children.append((name, child))
+        threading.Thread(target=self._copy, args=(name, child), daemon=True).start()
+
+    def _copy(self, name: str, child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            print(f"{name:<9} | {line}", end="", flush=True)
+
+    def _await(self, url: str) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline and not self._stop.is_set():
+            for name, child in self._children:
+                if child.poll() is not None:
+                    raise DevStackError(f"the {name} ended at once (exit code {child.returncode}); see its lines above")
+            with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310
+                if answer.status == 200:
+                    return
+            self._stop.wait(0.1)
+        if not self._stop.is_set():
+            raise DevStackError(f"{url} did not answer within {_START_SECONDS} seconds")
+
+    def _wait(self) -> None:
+        while not self._stop.wait(0.5):
+            for name, child in self._children:
+                if child.poll() is not None:
+                    raise DevStackError(f"the {name} ended (exit code {child.returncode}); see its lines above")
+
+    def _shut_down(self) -> None:
+        self._say("stopping")
+        # The gateway first: its calls end and are settled while all else still runs.
+        for _, child in reversed(self._children):
+            child.terminate()
+            try:
+                child.wait(40)
+            except subprocess.TimeoutExpired:
+                child.kill()
+        self._cluster.stop()
+
+    def _read_env(self) -> dict[str, str]:
+        path = self._folder / "dev.env"
+        if not path.exists():
+            return {}
+        return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+
+    def _write_env(self, values: dict[str, str]) -> None:
+        path = self._folder / "dev.env"
+        fresh = path.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        fresh.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+        fresh.replace(path)
+
+    def _say(self, text: str) -> None:
+        print(f"{'pgbudget':<9} | {text}", flush=True)
+
+
+def make_login(connection: psycopg.Connection[Any], name: str, password: str, *roles: str) -> None:
+    """Make or update a login that is a member of the given roles."""
+    if not connection.execute("select 1 from pg_roles where rolname = %s", (name,)).fetchone():
+        connection.execute(sql.SQL("create role {} login").format(sql.Identifier(name)))
+    connection.execute(sql.SQL("alter role {} password {}").format(sql.Identifier(name), sql.Literal(password)))
+    for role in roles:
+        connection.execute(sql.SQL("grant {} to {}").format(sql.Identifier(role), sql.Identifier(name)))
+    # Settings of a role are not inherited by its members.
+    for setting, value in (("statement_timeout", "10s"), ("lock_timeout", "5s")):
+        connection.execute(
+            sql.SQL("alter role {} set {} = {}").format(sql.Identifier(name), sql.Identifier(setting), sql.Literal(value))
+        )

@@ -1,0 +1,154 @@
+"""Small things of HTTP that every route needs: keys, bodies, exact numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import zlib
+from decimal import Decimal
+from typing import Any
+
+from starlette.types import Message, Receive, Send
+
+from pgbudget.errors import (
+    BudgetError,
+    InvalidRequest,
+    PayloadTooLarge,
+    RequestTimeout,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from pgbudget.wire import strict_json
+
+Headers = list[tuple[bytes, bytes]]
+
+_NUMBER = re.compile(rb'"\\u0000(-?[0-9.]+)\\u0000"')
+
+
+class ClientGone(Exception):
+    """The client closed the connection."""
+
+
+def usd(nano_usd: int | None) -> Decimal | None:
+    """Nano-USD as USD, exactly."""
+    return None if nano_usd is None else plain(Decimal(nano_usd).scaleb(-9))
+
+
+def plain(value: Decimal | None) -> Decimal | None:
+    """Without zeros at the end, and never in exponent form."""
+    if value is None:
+        return None
+    value = value.normalize()
+    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value
+
+
+def dumps(value: Any) -> bytes:
+    """JSON in which a Decimal is a number with just its digits: no float comes near an amount."""
+    return _NUMBER.sub(rb"\1", strict_json.dumps(_mark(value)))
+
+
+def _mark(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return f"\0{value:f}\0"
+    if isinstance(value, dict):
+        return {k: _mark(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_mark(v) for v in value]
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return value
+
+
+async def respond(send: Send, status: int, body: Any, headers: Headers | None = None) -> None:
+    """Send a JSON answer."""
+    content = dumps(body)
+    start: Message = {
+        "type": "http.response.start",
+        "status": status,
+        "headers": [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(content)).encode()),
+            *(headers or []),
+        ],
+    }
+    await send(start)
+    await send({"type": "http.response.body", "body": content})
+
+
+async def respond_error(send: Send, error: BudgetError, headers: Headers | None = None) -> None:
+    """Send an error in the OpenAI shape."""
+    await respond(send, error.status, error.body(), [*error.headers(), *(headers or [])])
+
+
+def header(headers: Headers, name: bytes) -> str | None:
+    """The value of a header that may stand once; raises :class:`InvalidRequest` when it stands more often."""
+    found = [value for key, value in headers if key == name]
+    if len(found) > 1:
+        raise InvalidRequest(f"the header {name.decode()} stands more than once", name.decode())
+    return found[0].decode("latin-1") if found else None
+
+
+def virtual_key(headers: Headers) -> str:
+    """The caller's key, hashed: ``sha256:<hex>``. It may come in three headers, but there can be only one.
+
+    Raises :class:`Unauthorized`.
+    """
+    found = set()
+    for name, value in headers:
+        if name in (b"x-api-key", b"api-key"):
+            found.add(value.strip())
+        elif name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            if scheme.lower() != b"bearer":
+                raise Unauthorized("the Authorization header must be: Bearer <key>")
+            found.add(token.strip())
+    if not found or found == {b""}:
+        raise Unauthorized("no key: send it as Authorization: Bearer <key>, x-api-key or api-key")
+    if len(found) > 1:
+        raise Unauthorized("more than one key: send it in one header only")
+    return "sha256:" + hashlib.sha256(found.pop()).hexdigest()
+
+
+async def read_body(headers: Headers, receive: Receive, limit: int, seconds: float) -> bytes:
+    """The decoded body of a JSON request; raises a :class:`BudgetError` or :class:`ClientGone`."""
+    media = (header(headers, b"content-type") or "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise UnsupportedMediaType("the body must be JSON: send content-type: application/json", "content-type")
+    encoding = (header(headers, b"content-encoding") or "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "deflate"):
+        raise UnsupportedMediaType("content-encoding must be gzip, deflate or absent", "content-encoding")
+    length = header(headers, b"content-length")
+    too_large = PayloadTooLarge(f"the body is larger than {limit} bytes")
+    if length is not None and length.isdigit() and int(length) > limit:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                more = message.get("more_body", False)
+                size += len(part)
+                if size > limit:
+                    raise too_large
+                parts.append(part)
+    except TimeoutError:
+        raise RequestTimeout(f"the body did not arrive within {seconds:g} seconds") from None
+    body = b"".join(parts)
+    if encoding == "identity":
+        return body
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | (32 if encoding == "gzip" else 0))
+    try:
+        decoded = decoder.decompress(body, limit + 1)
+    except zlib.error:
+        raise InvalidRequest(f"the body is not valid {encoding}") from None
+    if len(decoded) > limit:
+        raise too_large
+    if not decoder.eof:
+        raise InvalidRequest(f"the body is not complete {encoding}")
+    return decoded

@@ -1,0 +1,104 @@
+"""Settlements on their way to the database: none is lost, whatever happens to the request that made it.
+
+A report is queued without waiting, so no cancellation can come between the end of a call and its settlement. The worker
+books them in batches and tries until they are booked; until then the hold stands, so nothing is ever uncounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pgbudget.db import Database, SettleResult
+
+log = logging.getLogger("pgbudget.settlements")
+
+_MAX_BATCH = 100
+_MAX_WAIT = 10.0
+
+Report = dict[str, Any]
+
+
+class Settlements:
+    """The queue and its worker. ``booked`` is told the id of each reservation that has ended."""
+
+    def __init__(self, database: Database, booked: Callable[[str], None]) -> None:
+        self._database = database
+        self._booked = booked
+        self._queue: deque[tuple[Report, asyncio.Future[SettleResult]]] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._worker: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the worker."""
+        self._worker = asyncio.create_task(self._work(), name="settlements")
+
+    def add(self, report: Report) -> asyncio.Future[SettleResult]:
+        """Queue a report (see ``budget.settle_batch``); the future is for who wants to know what was charged."""
+        future: asyncio.Future[SettleResult] = asyncio.get_running_loop().create_future()
+        self._queue.append((report, future))
+        self._idle.clear()
+        self._wake.set()
+        return future
+
+    async def stop(self, seconds: float) -> None:
+        """Book what is queued, for so long at most. What is not booked then goes stale and is charged in full."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), seconds)
+        except TimeoutError:
+            log.error("%d settlements are not booked: their holds will be charged in full", len(self._queue))
+        if self._worker is not None:
+            self._worker.cancel()
+
+    async def _work(self) -> None:
+        wait = 0.1
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._queue:
+                batch = [self._queue[i] for i in range(min(_MAX_BATCH, len(self._queue)))]
+                try:
+                    await self._book(batch)
+                except Exception as error:
+                    log.warning("%d settlements wait (%s: %s)", len(self._queue), type(error).__name__, error)
+                    if len(batch) > 1 and not _is_outage(error):
+                        await self._one_by_one(batch)
+                        wait = 0.1
+                    else:
+                        # Behind the others: one that cannot be booked must not stop those that can.
+                        self._queue.rotate(-len(batch))
+                        await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
+                        wait = min(wait * 2, _MAX_WAIT)
+                else:
+                    wait = 0.1
+            self._idle.set()
+
+    async def _one_by_one(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:
+        for entry in batch:
+            try:
+                await self._book([entry])
+            except Exception as error:
+                log.error("reservation %s cannot be settled: %s", entry[0].get("reservation_id"), error)
+                self._queue.rotate(-1)
+
+    async def _book(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:
+        """Book the entries at the head of the queue."""
+        results = await self._database.settle_batch([report for report, _ in batch])
+        for (report, future), result in zip(batch, results, strict=True):
+            self._queue.popleft()
+            if result.status in ("rejected", "deferred"):
+                log.error("reservation %s: %s %s: %s", report["reservation_id"], result.status, result.code, result.message)
+            self._booked(report["reservation_id"])
+            if not future.done():
+                future.set_result(result)
+
+
+def _is_outage(error: Exception) -> bool:
+    sqlstate = getattr(error, "sqlstate", None)
+    return sqlstate is None or not str(sqlstate).startswith("LB")

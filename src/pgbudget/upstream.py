@@ -1,0 +1,77 @@
+"""Calls to providers, on the transport itself: the stock client costs ten times as much and follows redirects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+if TYPE_CHECKING:
+    from pgbudget.config import Account, Config
+
+#: Headers of a client that go on to the provider. Everything else stays: keys, cookies, addresses.
+_FORWARDED = (b"accept", b"openai-beta", b"user-agent")
+#: Headers of a provider's answer that do not go back to the client.
+_WITHHELD = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te", b"trailer",
+        b"transfer-encoding", b"upgrade", b"content-length", b"content-encoding", b"set-cookie", b"server", b"date",
+        b"alt-svc", b"strict-transport-security", b"openai-organization", b"openai-project",
+    }
+)  # fmt: skip
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class NotSent(Exception):
+    """The provider was not reached: nothing can have been spent."""
+
+
+class Broken(Exception):
+    """The request may have been received: what it cost is not known."""
+
+
+class Upstream:
+    """One connection pool for all accounts. Redirects are answers, never followed."""
+
+    def __init__(self, config: Config) -> None:
+        self._transport: httpx.AsyncBaseTransport = AiohttpTransport(
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=200)
+        )
+        self._timeout = {
+            "connect": config.connect_seconds,
+            "read": max(config.idle_seconds, config.first_byte_seconds),
+            "write": config.idle_seconds,
+            "pool": config.connect_seconds,
+        }
+
+    async def post(self, account: Account, path: str, body: bytes, client_headers: Headers, simulated: bool) -> httpx.Response:
+        """Send a JSON body; returns the answer with its body unread. Raises :class:`NotSent` or :class:`Broken`."""
+        headers = [
+            (b"authorization", b"Bearer " + account.key.encode()),
+            (b"content-type", b"application/json"),
+            (b"accept-encoding", b"identity"),
+        ]
+        for name, value in client_headers:
+            # How to behave is for the simulator only: no provider needs to see it.
+            if name in _FORWARDED or (simulated and name == b"x-simulate"):
+                headers.append((name, value))
+        request = httpx.Request(
+            "POST", account.base_url + path, headers=headers, content=body, extensions={"timeout": self._timeout}
+        )
+        try:
+            return await self._transport.handle_async_request(request)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol) as error:
+            raise NotSent(str(error)) from error
+        except httpx.HTTPError as error:
+            raise Broken(type(error).__name__) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+
+def returned_headers(response: httpx.Response) -> Headers:
+    """The headers of an answer that a client may see."""
+    return [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _WITHHELD]

@@ -1,0 +1,1 @@
+"""What goes over the wire: requests read strictly and bounded, answers metered; one module a dialect."""

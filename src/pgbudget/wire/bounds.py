@@ -1,0 +1,75 @@
+"""An upper bound of a request's input tokens, from its bytes.
+
+Every tokenizer in use spends at least one byte of UTF-8 on a token, except where it normalises first (NFKC can make
+text longer). So the bound is the larger of the body's size as it is and after NFKC, plus a constant for what providers
+add themselves. Media are not text: an image counts as the most a model makes of one, audio by its decoded size.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgbudget.wire import strict_json
+
+OVERHEAD_TOKENS = 1024
+IMAGE_TOKENS = 1600
+# Speech codecs go down to some 750 bytes a second, models make 10 to 32 tokens of a second.
+AUDIO_BYTES_PER_TOKEN = 16
+# More than any context window: the database holds the window instead.
+UNBOUNDED = 10**12
+
+_MEDIA = {"image_url", "input_image", "image", "input_audio", "file", "input_file"}
+
+
+@dataclass(slots=True)
+class InputBound:
+    """Bound in tokens, and the priced features that the input uses."""
+
+    tokens: int = 0
+    features: set[str] = field(default_factory=set)
+
+
+def input_bound(body: dict[str, Any]) -> InputBound:
+    """Bound the input of a request body; text, tools and schemas by their bytes, media apart."""
+    bound = InputBound(OVERHEAD_TOKENS)
+    text = strict_json.dumps(_without_media(body, bound))
+    size = len(text)
+    if not text.isascii():
+        size = max(size, len(unicodedata.normalize("NFKC", text.decode("utf-8")).encode("utf-8")))
+    bound.tokens = min(bound.tokens + size, UNBOUNDED)
+    return bound
+
+
+def _without_media(value: Any, bound: InputBound) -> Any:
+    if isinstance(value, dict):
+        kind = value.get("type")
+        if isinstance(kind, str) and kind in _MEDIA:
+            return _count_media(kind, value, bound)
+        return {key: _without_media(item, bound) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_media(item, bound) for item in value]
+    return value
+
+
+def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
+    if kind in ("file", "input_file"):
+        bound.tokens = UNBOUNDED
+    elif kind == "input_audio":
+        bound.features.add("audio_in")
+        audio = part.get("input_audio")
+        data = audio.get("data") if isinstance(audio, dict) else None
+        if isinstance(data, str):
+            bound.tokens += len(data) * 3 // 4 // AUDIO_BYTES_PER_TOKEN + 100
+        else:
+            bound.tokens = UNBOUNDED
+    else:
+        bound.features.add("image_in")
+        bound.tokens += IMAGE_TOKENS
+    # A part may carry text beside its medium; only the known bulk is left out.
+    return {
+        key: _without_media(item, bound)
+        for key, item in part.items()
+        if key not in ("image_url", "input_audio", "file", "source", "file_data")
+    }

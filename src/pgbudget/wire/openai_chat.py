@@ -1,0 +1,228 @@
+"""The dialect of ``/v1/chat/completions``: read the request, rewrite it, meter the answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pgbudget.errors import InvalidRequest
+from pgbudget.wire import strict_json
+from pgbudget.wire.bounds import UNBOUNDED, input_bound
+from pgbudget.wire.providers import provider
+from pgbudget.wire.sse import Event, EventParser
+from pgbudget.wire.usage import charge_kinds, is_empty, merge
+
+PATH = "/chat/completions"
+
+_MAX_CAP = 2**63 - 1
+_MAX_CHOICES = 128
+# A body must not choose where it goes or with which key.
+_FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", "extra_headers")
+_TIERS = (None, "auto", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What admission needs to know of a request. ``cap``: output tokens for each of ``choices``, None if not given."""
+
+    body: dict[str, Any]
+    model: str
+    cap: int | None
+    choices: int
+    stream: bool
+    usage_asked: bool
+    input_tokens: int
+    features: tuple[str, ...]
+
+
+def read(body: Any) -> ChatRequest:
+    """Read a parsed body; raises :class:`InvalidRequest` that names the field."""
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    for name in _FORBIDDEN:
+        if name in body:
+            raise InvalidRequest(f"{name} is not accepted: keys and hosts are the gateway's", name)
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidRequest("model must be a string", "model")
+    if not isinstance(body.get("messages"), list):
+        raise InvalidRequest("messages must be an array", "messages")
+    caps = {n: _count(body, n, _MAX_CAP) for n in ("max_completion_tokens", "max_tokens")}
+    given = {cap for cap in caps.values() if cap is not None}
+    if len(given) > 1:
+        raise InvalidRequest("max_tokens and max_completion_tokens differ; give one of them", "max_completion_tokens")
+    stream = body.get("stream")
+    if stream not in (None, True, False) or (isinstance(stream, int) and not isinstance(stream, bool)):
+        raise InvalidRequest("stream must be true or false", "stream")
+    options = body.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise InvalidRequest("stream_options must be an object", "stream_options")
+    if body.get("service_tier") not in _TIERS:
+        raise InvalidRequest("service_tier must be auto or default: other tiers have prices of their own", "service_tier")
+    bound = input_bound(body)
+    features = bound.features
+    tokens = bound.tokens
+    modalities = body.get("modalities")
+    if isinstance(modalities, list) and "audio" in modalities:
+        features.add("audio_out")
+    if "web_search_options" in body or _searches(model):
+        # What a search finds comes back as input: no bound but the context window.
+        features.add("web_search")
+        tokens = UNBOUNDED
+    return ChatRequest(
+        body=body,
+        model=model,
+        cap=next(iter(given), None),
+        choices=_count(body, "n", _MAX_CHOICES) or 1,
+        stream=bool(stream),
+        usage_asked=bool(options and options.get("include_usage") is True),
+        input_tokens=tokens,
+        features=tuple(sorted(features)),
+    )
+
+
+def rewrite(request: ChatRequest, provider_name: str, upstream_model: str, cap: int) -> bytes:
+    """The body that is forwarded: routed model, the cap that was priced, usage reporting on."""
+    body = dict(request.body)
+    body["model"] = upstream_model
+    body.pop("max_tokens", None)
+    body.pop("max_completion_tokens", None)
+    body[provider(provider_name).cap_field] = cap
+    if request.stream:
+        body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+    return strict_json.dumps(body)
+
+
+class Meter:
+    """Watches an answer go by: its usage, its text, its errors. Feed it a JSON body or a stream, not both."""
+
+    def __init__(self, request: ChatRequest) -> None:
+        self._request = request
+        self._parser = EventParser()
+        self.usage: dict[str, Any] | None = None
+        self.output_bytes = 0
+        self.finished = False
+        self.failed = False
+        self.note: dict[str, str] = {}
+
+    @property
+    def hides_usage(self) -> bool:
+        """Whether usage that the client did not ask for must be taken out of the stream."""
+        return self._request.stream and not self._request.usage_asked
+
+    def whole(self, body: bytes) -> bool:
+        """Meter a body that is not streamed; returns whether it could be read."""
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            return False
+        if not isinstance(answer, dict):
+            return False
+        self._object(answer)
+        self.finished = isinstance(answer.get("choices"), list) and not self.failed
+        return self.finished or self.failed
+
+    def stream(self, chunk: bytes) -> bytes:
+        """Meter bytes of a stream; returns the bytes to send on."""
+        events = self._parser.feed(chunk)
+        if not self.hides_usage:
+            for event in events:
+                self._event(event)
+            return chunk
+        return b"".join([self._event(event) for event in events])
+
+    def close(self) -> bytes:
+        """The end of the stream; returns what is left to send on."""
+        rest = b"".join([self._event(event) for event in self._parser.close()])
+        return rest if self.hides_usage else b""
+
+    def kinds(self) -> dict[str, Any] | None:
+        """The usage reported, by charge kind; None when there is none."""
+        if is_empty(self.usage):
+            return None
+        assert self.usage is not None
+        kinds = charge_kinds(self.usage)
+        if _searches(self._request.model):
+            kinds.setdefault("web_search", 1)
+        return kinds
+
+    def bound(self) -> dict[str, Any]:
+        """What was seen, as a bound: the whole input, and a token for each byte of text."""
+        kinds = {"input": self._request.input_tokens, "output": self.output_bytes}
+        if "web_search" in self._request.features:
+            kinds["web_search"] = 1
+        return kinds
+
+    def _event(self, event: Event) -> bytes:
+        if event.oversized:
+            self.output_bytes += len(event.raw)
+            return event.raw
+        if event.data is None:
+            return event.raw
+        if event.data == b"[DONE]":
+            self.finished = not self.failed
+            return event.raw
+        try:
+            chunk = json.loads(event.data)
+        except ValueError:
+            self.output_bytes += len(event.data)
+            return event.raw
+        if not isinstance(chunk, dict):
+            return event.raw
+        self._object(chunk)
+        if event.name == b"error":
+            self.failed = True
+        if self.hides_usage and "usage" in chunk:
+            usage = chunk.pop("usage")
+            if usage and chunk.get("choices") == []:
+                return b""
+            return b"data: " + strict_json.dumps(chunk) + b"\n\n"
+        return event.raw
+
+    def _object(self, answer: dict[str, Any]) -> None:
+        self.usage = merge(self.usage, answer.get("usage"))
+        groq = answer.get("x_groq")
+        if isinstance(groq, dict):
+            self.usage = merge(self.usage, groq.get("usage"))
+        if answer.get("error"):
+            self.failed = True
+            self.note["error"] = json.dumps(answer["error"])
+        for name, field in (("response_model", "model"), ("provider_request_id", "id")):
+            if isinstance(answer.get(field), str):
+                self.note.setdefault(name, answer[field])
+        choices = answer.get("choices")
+        if not isinstance(choices, list):
+            return
+        for choice in choices:
+            if not isinstance(choice, dict):
+                continue
+            if choice.get("finish_reason"):
+                self.finished = not self.failed
+            message = choice.get("delta") or choice.get("message")
+            if isinstance(message, dict):
+                self.output_bytes += _text_bytes({k: v for k, v in message.items() if k not in ("role", "annotations")})
+
+
+def _text_bytes(value: Any) -> int:
+    """Bytes of all text in a message: content, reasoning, refusals, names and arguments of tool calls."""
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, dict):
+        return sum(_text_bytes(v) for k, v in value.items() if k not in ("id", "type", "index"))
+    if isinstance(value, list):
+        return sum(_text_bytes(v) for v in value)
+    return 0
+
+
+def _count(body: dict[str, Any], name: str, most: int) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= most:
+        raise InvalidRequest(f"{name} must be a whole number from 1 to {most}", name)
+    return value
+
+
+def _searches(model: str) -> bool:
+    return model.endswith("-search-preview")

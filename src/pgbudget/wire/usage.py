@@ -1,0 +1,84 @@
+"""Usage as OpenAI-compatible providers report it, as disjoint charge kinds.
+
+Providers disagree on what ``prompt_tokens`` and ``completion_tokens`` include; ``total_tokens`` tells. What the total has
+beyond the two was generated (hidden thinking: Gemini, xAI) unless it is just the audio that the prompt leaves out (Mistral).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MAX = 10**12
+
+
+def merge(seen: dict[str, Any] | None, found: Any) -> dict[str, Any] | None:
+    """Usage seen so far, with a later report over it key by key; null never erases."""
+    if not isinstance(found, dict):
+        return seen
+    merged = dict(seen or {})
+    for key, value in found.items():
+        if value is not None:
+            merged[key] = value
+    return merged
+
+
+def is_empty(usage: dict[str, Any] | None) -> bool:
+    """Whether a report says nothing: absent, or zero tokens in all."""
+    return not usage or not any(usage.get(k) for k in ("prompt_tokens", "completion_tokens", "total_tokens"))
+
+
+def charge_kinds(usage: dict[str, Any]) -> dict[str, Any]:
+    """Charge kinds with their quantities.
+
+    A number that cannot be one is passed on as it is: the database rejects it and charges the whole hold.
+    """
+    details = _dict(usage, "prompt_tokens_details")
+    completion_details = _dict(usage, "completion_tokens_details")
+    numbers = {
+        "prompt": usage.get("prompt_tokens", 0),
+        "completion": usage.get("completion_tokens", 0),
+        "total": usage.get("total_tokens", 0),
+        "cached": _first(
+            details.get("cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),
+            usage.get("num_cached_tokens"),
+            usage.get("cached_tokens"),
+        ),
+        "written": _first(details.get("cache_write_tokens")),
+        "audio_in": _first(details.get("audio_tokens"), usage.get("prompt_audio_tokens")),
+        "audio_out": _first(completion_details.get("audio_tokens")),
+        "searches": _first(_dict(usage, "server_tool_use_details").get("web_search_requests")),
+    }
+    for value in numbers.values():
+        if type(value) is not int or not 0 <= value <= _MAX:
+            return {"input": value if not isinstance(value, list | dict) else str(value)}
+    prompt, completion = numbers["prompt"], numbers["completion"]
+    audio_in = numbers["audio_in"]
+    hidden = max(numbers["total"] - prompt - completion, 0)
+    if hidden and hidden == audio_in:
+        prompt += hidden
+    else:
+        completion += hidden
+    audio_in = min(audio_in, prompt)
+    cached = min(numbers["cached"], prompt - audio_in)
+    written = min(numbers["written"], prompt - audio_in - cached)
+    audio_out = min(numbers["audio_out"], completion)
+    kinds = {
+        "input": prompt - audio_in - cached - written,
+        "cache_read": cached,
+        "cache_write": written,
+        "audio_in": audio_in,
+        "output": completion - audio_out,
+        "audio_out": audio_out,
+        "web_search": numbers["searches"],
+    }
+    return {kind: quantity for kind, quantity in kinds.items() if quantity or kind in ("input", "output")}
+
+
+def _dict(usage: dict[str, Any], name: str) -> dict[str, Any]:
+    value = usage.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _first(*values: Any) -> Any:
+    return next((v for v in values if v), 0)
