@@ -1,0 +1,110 @@
+"""Servers, databases and processes for all tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from pgbudget import migrate
+from pgbudget.devstack import make_login
+from pgbudget.seed import seed_simulator
+from tests.support import servers
+from tests.support.processes import WIRE, Gateway, Simulator
+from tests.support.world import World, with_database
+
+_PASSWORD = "gateway-password-for-tests"
+_counter = itertools.count()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What exists only on Debian's 15 is left out elsewhere; it is never skipped where it should run."""
+    on_debian = os.environ.get("PGBUDGET_TEST_SERVER", "15") == "15" and servers.DEBIAN_15.exists()
+    if not on_debian and not os.environ.get("CI_REQUIRE_15"):
+        dropped = [item for item in items if item.get_closest_marker("debian15")]
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[servers.Server]:
+    """The Postgres of this session."""
+    with servers.test_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def template(server: servers.Server) -> str:
+    """A migrated and seeded database to copy from."""
+    name = f"template_{os.getpid()}"
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    with psycopg.connect(with_database(server.dsn, name), autocommit=True) as connection:
+        migrate.up(connection)
+        make_login(connection, "test_gateway", _PASSWORD, "budget_gateway", "budget_reconciler")
+        seed_simulator(connection)
+    return name
+
+
+@pytest.fixture
+def make_database(server: servers.Server, template: str) -> Iterator[Callable[[], str]]:
+    """Makes databases like the template; they are dropped after the test."""
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"test_{os.getpid()}_{next(_counter)}"
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+            )
+            # Rights of the database itself are not copied.
+            connection.execute(sql.SQL("revoke temporary on database {} from public").format(sql.Identifier(name)))
+        made.append(name)
+        return name
+
+    yield make
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        for name in made:
+            connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def world(server: servers.Server, make_database: Callable[[], str]) -> Iterator[World]:
+    """A fresh, seeded database."""
+    name = make_database()
+    with World(
+        with_database(server.dsn, name), with_database(server.dsn, name, "test_gateway", _PASSWORD)
+    ) as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="session")
+def _simulator() -> Iterator[Simulator]:
+    with Simulator() as running:
+        yield running
+
+
+@pytest.fixture
+def simulator(_simulator: Simulator) -> Simulator:
+    """The simulated provider, as new."""
+    _simulator.reset()
+    return _simulator
+
+
+@pytest.fixture
+def gateway(world: World, simulator: Simulator) -> Iterator[Gateway]:
+    """One gateway on the test's database."""
+    with Gateway(world.gateway_dsn, simulator.url) as running:
+        yield running
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _handed_material() -> None:
+    if not WIRE.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"{WIRE} is missing")
+        pytest.skip(f"{WIRE} is missing: set PGBUDGET_WIRE")

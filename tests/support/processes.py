@@ -1,0 +1,169 @@
+"""The gateway and the simulator as processes, as they run in production."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from pgbudget.embedded import free_port
+
+WIRE = Path(os.environ.get("PGBUDGET_WIRE") or Path(__file__).parents[3] / "shared" / "wire")
+SHARED = WIRE.parent
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 20, what: str = "condition") -> Any:
+    """Wait until something is true; returns it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if value := condition():
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {seconds} seconds")
+        # A turn of polling, not a wait for time to pass.
+        threading.Event().wait(0.02)
+
+
+class Process:
+    """A child with a log file and a port."""
+
+    health = "/healthz"
+
+    def __init__(self, arguments: list[str], environment: dict[str, str], port: int | None = None) -> None:
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = tempfile.NamedTemporaryFile("w+", suffix=".log", delete=False)  # noqa: SIM115
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "pgbudget.cli", *arguments, "--port", str(self.port)],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def wait_ready(self) -> Process:
+        """Wait until it answers."""
+
+        def answers() -> bool:
+            assert self._child.poll() is None, self.log()
+            with contextlib.suppress(httpx.HTTPError):
+                return httpx.get(self.url + self.health, timeout=2).status_code == 200
+            return False
+
+        wait_until(answers, 30, f"readiness of {type(self).__name__}")
+        return self
+
+    def log(self) -> str:
+        """All that it printed."""
+        return Path(self._log.name).read_text(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._child.kill()
+        self._child.wait(10)
+
+    def signal_stop(self) -> None:
+        """SIGTERM, without waiting."""
+        self._child.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """SIGTERM, and wait for the end; returns the exit code."""
+        if self._child.poll() is None:
+            self.signal_stop()
+        return self._child.wait(60)
+
+    def __enter__(self) -> Any:
+        return self.wait_ready()
+
+    def __exit__(self, *_: object) -> None:
+        if self._child.poll() is None:
+            self._child.terminate()
+            try:
+                self._child.wait(40)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._log.close()
+        os.unlink(self._log.name)
+
+
+class Simulator(Process):
+    """The simulated provider."""
+
+    KEY = "sk-simulator-0123456789"
+
+    def __init__(self) -> None:
+        super().__init__(["simulate"], {"PGBUDGET_SIMULATOR_KEY": self.KEY, "PGBUDGET_WIRE": str(WIRE)})
+
+    def reset(self) -> None:
+        """Forget everything."""
+        httpx.post(f"{self.url}/simulator/reset").raise_for_status()
+
+    def defaults(self, **behaviour: Any) -> None:
+        """Behaviour of the run from now on."""
+        httpx.post(f"{self.url}/simulator/defaults", json=behaviour).raise_for_status()
+
+    def tally(self) -> dict[str, Any]:
+        """What it generated and would bill."""
+        return dict(httpx.get(f"{self.url}/simulator/tally").json())
+
+    def calls(self) -> int:
+        """How many calls reached it."""
+        return int(self.tally()["requests"])
+
+    def waiting(self, barrier: str) -> int:
+        """How many calls wait at a barrier."""
+        return int(httpx.get(f"{self.url}/simulator/barrier/{barrier}").json()["waiting"])
+
+    def open(self, barrier: str) -> None:
+        """Open a barrier."""
+        httpx.post(f"{self.url}/simulator/barrier/{barrier}/open").raise_for_status()
+
+
+class Gateway(Process):
+    """The gateway on a database, with the simulator as its provider."""
+
+    health = "/readyz"
+    ADMIN = "admin-token-for-tests"
+
+    def __init__(self, dsn: str, simulator_url: str, port: int | None = None, **settings: str) -> None:
+        super().__init__(
+            ["serve"],
+            {
+                "PGBUDGET_DSN": dsn,
+                "PGBUDGET_ADMIN_TOKEN": self.ADMIN,
+                "PGBUDGET_ACCOUNT_SIMULATOR_URL": f"{simulator_url}/v1",
+                "PGBUDGET_ACCOUNT_SIMULATOR_KEY": Simulator.KEY,
+                "PGBUDGET_RECONCILE_SECONDS": "1",
+                **{f"PGBUDGET_{name.upper()}": value for name, value in settings.items()},
+            },
+            port,
+        )
+
+    def chat(self, key: str, simulate: dict[str, Any] | None = None, **body: Any) -> httpx.Response:
+        """The standard call of the cases, or another."""
+        return httpx.post(f"{self.url}/v1/chat/completions", timeout=60, **chat_request(key, simulate, **body))
+
+
+def chat_request(key: str, simulate: dict[str, Any] | None = None, **body: Any) -> dict[str, Any]:
+    """Arguments for httpx: the standard call, changed by ``body``; a member that is ``...`` is left out."""
+    content = {
+        "model": "t-mini",
+        "max_tokens": 200,
+        "messages": [{"role": "user", "content": "word " * 120}],
+        **body,
+    }
+    return {
+        "headers": {"authorization": f"Bearer {key}", "x-simulate": json.dumps(simulate or {})},
+        "json": {name: value for name, value in content.items() if value is not ...},
+    }
