@@ -65,7 +65,9 @@ as $$
       when 'charged' then c.reserved_nano_usd::bigint
       else (case
         when c.outcome = 'finished' then c.cost
-        else greatest(least(c.cost, c.reserved_nano_usd), least(c.seen_cost, 9000000000000000000))
+        else greatest(
+          least(c.cost, c.reserved_nano_usd), case when c.seen_cost <= 9000000000000000000 then c.seen_cost end
+        )
       end)::bigint
     end,
     case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
@@ -62,10 +63,11 @@ class Upstream:
         )
         try:
             return await self._transport.handle_async_request(request)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol) as error:
-            raise NotSent(str(error)) from error
         except httpx.HTTPError as error:
-            raise Broken(type(error).__name__) from error
+            # The transport calls every lost connection a connect error; the cause tells which ones never stood.
+            if isinstance(error.__cause__, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+                raise NotSent(str(error)) from error
+            raise Broken(type(error.__cause__ or error).__name__) from error
 
     async def close(self) -> None:
         """Close all connections."""
