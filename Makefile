@@ -1,68 +1,66 @@
-# make up     run everything on this machine (PORT=8080 is the gateway's port)
-# make test   all tests; installs what is missing (on Debian as root also Postgres 15 with its extensions)
-# make lint   style, types, SQL, Dockerfiles
-SHELL := /bin/bash
-.DELETE_ON_ERROR:
-.PHONY: help venv up test lint fmt lock clean debian-packages
-
-PORT ?= 8080
-BIN := .venv/bin
-STAMP := .venv/.installed
-# The first Python that is new enough; a pyenv shim may exist and still not run.
+# make up | test | lint | fmt | lock | clean. Needs Python 3.11+ and make; see CONTRIBUTING.md.
+# The first Python that is new enough; a shim may exist and still not run.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PORT ?= 8080
 
-help:
-	@sed -n 's/^# \(make .*\)/\1/p' Makefile
-
-venv: $(STAMP)
-
-$(STAMP): requirements/dev.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or give PYTHON=/path/to/python3"; exit 1; }
-	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv || { rm -rf .venv; \
-	  echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
+.PHONY: up test test-18 lint fmt lock venv clean debian
 
 up: $(STAMP)
-	@exec $(BIN)/pgbudget up --port $(PORT)
+	@PORT=$(PORT) exec $(BIN)/pgbudget up
 
-# What Debian packages for its Postgres 15. Elsewhere, or without root, the tests run on what is there.
-DEBIAN := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check
-debian-packages:
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s $(DEBIAN) >/dev/null 2>&1; then \
-	  apt-get update -q; \
-	  if apt-cache show $(DEBIAN) >/dev/null 2>&1; then \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $(DEBIAN); \
-	  fi; \
-	fi
+# PYTEST_ARGS: more arguments for pytest, for example PYTEST_ARGS="-k reserve".
+test: debian $(STAMP)
+	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# ARGS="tests/sql -k clock" runs some of them.
-test: $(STAMP) debian-packages
-	$(BIN)/python -m pytest $(ARGS)
+test-18: $(STAMP)
+	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(STAMP)
+lint: debian $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/sqlfluff lint --disable-progress-bar -q sql migrations
-	@if $(BIN)/hadolint --version >/dev/null 2>&1; then $(BIN)/hadolint docker/Dockerfile.*; \
-	  else echo "hadolint has no build for this platform: Dockerfiles not checked"; fi
-	$(BIN)/python -m compileall -q src
+	$(BIN)/sqlfluff lint --processes 2 --disable-progress-bar sql migrations pgtap
+	$(BIN)/hadolint docker/Dockerfile.*
+	$(BIN)/python -m pytest -q tests/lint
 
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Newest versions that fit pyproject.toml: make lock UPGRADE=--upgrade
-COMPILE := .venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-  --no-emit-index-url --no-annotate --no-header $(UPGRADE)
+venv: $(STAMP)
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "pgbudget needs Python 3.11 or newer: install it, or make PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/pip || "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+# The lock: exact versions with hashes, without the address of any registry. UPGRADE=--upgrade takes newer versions.
+COMPILE := $(VENV)/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --no-header --no-annotate $(UPGRADE)
 lock: $(STAMP)
-	test -x .venv/lock/bin/uv || { $(BIN)/python -m venv .venv/lock && .venv/lock/bin/pip install -q uv; }
+	@test -x $(VENV)/lock/bin/uv || { $(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }
 	$(COMPILE) pyproject.toml -o requirements/gateway.txt
 	$(COMPILE) --group build -o requirements/build.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 
+# Debian's Postgres 15 with pg_cron, pgTAP and plpgsql_check: installed when root asks on Debian, else what is there is used.
+PACKAGES := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check
+debian:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s $(PACKAGES) >/dev/null 2>&1; then \
+	  apt-get update -qq; \
+	  if apt-cache show $(PACKAGES) >/dev/null 2>&1; then \
+	    quiet=/etc/postgresql-common/createcluster.d/pgbudget.conf; mkdir -p "$${quiet%/*}"; \
+	    trap 'rm -f "$$quiet"' EXIT; echo 'create_main_cluster = false' > "$$quiet"; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; \
+	  fi; \
+	fi
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis

@@ -29,9 +29,22 @@ begin
     alter role budget_gateway set statement_timeout = '10s';
     alter role budget_gateway set lock_timeout = '5s';
   end if;
-  execute format('grant create on database %I to budget_owner', current_database());
-  execute format('revoke temporary, create on database %I from public', current_database());
-  revoke create on schema public from public;
+  -- Also only where it is missing: a migrator that does not own the database finds nothing left to do.
+  if not has_database_privilege('budget_owner', current_database(), 'create') then
+    execute format('grant create on database %I to budget_owner', current_database());
+  end if;
+  if exists (
+    select 1 from pg_catalog.pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
+    where d.datname = current_database() and a.grantee = 0 and a.privilege_type in ('TEMPORARY', 'CREATE')
+  ) then
+    execute format('revoke temporary, create on database %I from public', current_database());
+  end if;
+  if exists (
+    select 1 from pg_catalog.pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+    where n.nspname = 'public' and a.grantee = 0 and a.privilege_type = 'CREATE'
+  ) then
+    revoke create on schema public from public;
+  end if;
   -- Without a schema: the form with IN SCHEMA cannot take away what PUBLIC has by default.
   alter default privileges for role budget_owner revoke execute on functions from public;
 end

@@ -97,10 +97,22 @@ def migrate_status(dsn: Dsn = "") -> None:
 
 
 @migrate_app.command("up")
-def migrate_up(dsn: Dsn = "") -> None:
+def migrate_up(
+    gateway_login: Annotated[
+        str | None, typer.Option(help="Also make this login for the gateway, its password from PGBUDGET_GATEWAY_PASSWORD.")
+    ] = None,
+    dsn: Dsn = "",
+) -> None:
     """Apply what is pending."""
+    from pgbudget.devstack import make_login
+
+    password = os.environ.get("PGBUDGET_GATEWAY_PASSWORD", "")
+    if gateway_login is not None and not password:
+        raise _Failed("PGBUDGET_GATEWAY_PASSWORD is not set")
     with _database(dsn) as connection:
         applied = migrate.up(connection)
+        if gateway_login is not None:
+            make_login(connection, gateway_login, password, "budget_gateway", "budget_reconciler")
     _out.print("\n".join(f"applied  {name}" for name in applied) or "nothing to do")
 
 
@@ -159,8 +171,8 @@ def status(dsn: Dsn = "") -> None:
     """Show every budget with its current period, and whether the books agree."""
     with _database(dsn) as connection:
         rows = connection.execute(
-            "select org, scope_kind || '/' || scope_name, budget_name, limit_usd, spent_usd, reserved_usd, available_usd, ends_at"
-            " from budget.budget_status order by 1, 2, 3"
+            "select org, scope_kind || '/' || scope_name, budget_name, limit_usd, spent_usd, reserved_usd,"
+            " available_usd, ends_at from budget.budget_status order by 1, 2, 3"
         ).fetchall()
         differences = connection.execute("select * from budget.verify()").fetchall()
     table = Table("org", "scope", "budget", "limit", "spent", "reserved", "available", "resets at")

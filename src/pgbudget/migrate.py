@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,9 @@ from psycopg import sql
 _LOCK = 0x7067627564676574  # "pgbudget"
 _FILE = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
 _FUNCTION = re.compile(
-    r"^create or replace (?:function|procedure) (budget(?:_internal)?)\.(\w+)\s*\((.*?)^(?:as \$|\$\$|as \$\$)",
-    re.MULTILINE | re.DOTALL,
+    r"^create or replace (?:function|procedure) (budget(?:_internal)?)\.(\w+)\s*\((.*?)^as \$", re.MULTILINE | re.DOTALL
 )
+_SETTING = re.compile(r"^set (\w+) = (.+)$", re.MULTILINE)
 
 _BOOKKEEPING = """
 create schema if not exists budget_internal;
@@ -45,6 +44,7 @@ comment on table budget_internal.migrations is 'Applied migration files; version
 """
 
 Connection = psycopg.Connection[Any]
+_Attributes = tuple[bool, list[str]]  # security definer, settings
 
 
 class MigrationError(Exception):
@@ -184,6 +184,8 @@ def up(connection: Connection, sources: Sources | None = None) -> tuple[str, ...
                 _record(connection, 0, "sql", sources.repeatable_sha256)
                 check_functions(connection, sources)
             applied += ("sql",)
+        else:
+            check_functions(connection, sources)
         return applied
     finally:
         connection.execute("select pg_advisory_unlock(%s)", (_LOCK,))
@@ -191,30 +193,35 @@ def up(connection: Connection, sources: Sources | None = None) -> tuple[str, ...
 
 def check_functions(connection: Connection, sources: Sources) -> None:
     """Compare pg_proc with the files: no overload left over, no attribute dropped by ``create or replace``."""
-    expected: dict[str, tuple[int, bool, bool]] = {}
-    names: Counter[str] = Counter()
+    expected: dict[str, list[_Attributes]] = {}
     for path, text in sources.repeatable:
         for match in _FUNCTION.finditer(text):
-            name = f"{match[1]}.{match[2]}"
-            names[name] += 1
-            head = match[3].lower()
-            expected[name] = (names[name], "security definer" in head, "set search_path = pg_catalog, pg_temp" in head)
+            name, head = f"{match[1]}.{match[2]}", match[3].lower()
+            settings = sorted(f"{key}={value.replace(chr(39), '')}" for key, value in _SETTING.findall(head))
+            expected.setdefault(name, []).append(("security definer" in head, settings))
             if path.rsplit("/", 1)[-1] != f"{match[2]}.sql":
                 raise FunctionMismatch(f"sql/{path} defines {name}: a file is named after its one function")
-    rows = connection.execute(
-        "select n.nspname || '.' || p.proname, count(*)::int, bool_and(p.prosecdef),"
-        " bool_and('search_path=pg_catalog, pg_temp' = any (coalesce(p.proconfig, '{}')))"
+    actual: dict[str, list[_Attributes]] = {}
+    for name, definer, settings in connection.execute(
+        "select n.nspname || '.' || p.proname, p.prosecdef, coalesce(p.proconfig, '{}')"
         " from pg_catalog.pg_proc p join pg_catalog.pg_namespace n on n.oid = p.pronamespace"
-        " where n.nspname in ('budget', 'budget_internal') group by 1"
-    ).fetchall()
-    actual = {name: (count, definer, path) for name, count, definer, path in rows}
-    differing = sorted(n for n in expected.keys() | actual.keys() if expected.get(n) != actual.get(n))
-    if differing:
-        detail = "; ".join(f"{n}: files {expected.get(n)}, database {actual.get(n)}" for n in differing)
+        " where n.nspname in ('budget', 'budget_internal')"
+    ):
+        actual.setdefault(name, []).append((definer, sorted(settings)))
+    problems = [
+        f"{name}: the files define {_describe(expected.get(name))}, the database has {_describe(actual.get(name))}"
+        for name in sorted(expected.keys() | actual.keys())
+        if sorted(expected.get(name, [])) != sorted(actual.get(name, []))
+    ]
+    if problems:
         raise FunctionMismatch(
-            f"functions differ from the files (count, security definer, search_path): {detail}. "
-            "A changed signature needs a migration that drops the old one"
+            "; ".join(problems) + ". A changed signature or a removed function needs a migration that drops the old one"
         )
+
+
+def _describe(functions: list[_Attributes] | None) -> str:
+    described = (", ".join(["definer"] * definer + settings) or "plain" for definer, settings in sorted(functions or []))
+    return f"{len(functions or [])} of that name ({'; '.join(described)})" if functions else "none"
 
 
 def dump(sources: Sources | None = None) -> str:
@@ -247,7 +254,7 @@ def _make_roles(connection: Connection, text: str) -> None:
         try:
             connection.execute(sql.SQL(text))
             return
-        except psycopg.errors.InternalError_:
+        except (psycopg.errors.InternalError_, psycopg.errors.UniqueViolation):
             if attempt == 19:
                 raise
             time.sleep(0.05)

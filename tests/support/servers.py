@@ -46,6 +46,8 @@ def binaries() -> Path:
 def private_cluster(programs: Path, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
     """A cluster of the test's own, deleted at the end."""
     folder = Path(tempfile.mkdtemp(prefix="pgbudget-test-"))
+    # The user of the server passes through, when the tests run as root.
+    folder.chmod(0o711)
     cluster = Cluster(folder / "data", programs, settings={**SETTINGS, **(settings or {})})
     try:
         cluster.start()
