@@ -22,7 +22,7 @@ begin
     perform budget_internal.fail('LB101', 'allowed_models must be an array of model names', '');
   end if;
   begin
-    v_expires_at := p_options ->> 'expires_at';
+    v_expires_at := (p_options ->> 'expires_at')::timestamptz;
   exception when invalid_datetime_format or datetime_field_overflow then
     perform budget_internal.fail('LB101', 'expires_at must be a timestamp, for example 2027-01-31T00:00:00Z', '');
   end;

@@ -19,8 +19,8 @@ declare
   v_held bigint[];
   v_taken bigint[];
   v_earlier jsonb;
-  v_results budget.reserve_result[] := '{}';
-  v_granted budget_internal.admission[] := '{}';
+  v_results budget.reserve_result[] := array[]::budget.reserve_result[];
+  v_granted budget_internal.admission[] := array[]::budget_internal.admission[];
   v_request budget_internal.admission;
   v_result budget.reserve_result;
   v_refusal record;

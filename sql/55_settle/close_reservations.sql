@@ -7,7 +7,6 @@ as $$
 declare
   v_ids uuid[] := array(select distinct (r ->> 'reservation_id')::uuid from jsonb_array_elements(p_reports) r);
   v_now timestamptz;
-  v_open uuid[];
   v_closures budget_internal.closure[];
   v_done integer[];
   v_item bigint;

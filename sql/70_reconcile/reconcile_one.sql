@@ -38,6 +38,7 @@ begin
     );
   end if;
   perform budget_internal.fail('LB301', format('there is no reservation %s', p_reservation_id), '');
+  return null;
 end
 $$;
 comment on function budget.reconcile_one(uuid) is

@@ -32,7 +32,12 @@ def _isolationtester(server: Server) -> Path:
 def test_interleaving(spec: Path, world: World, server: Server) -> None:
     tester = _isolationtester(server)
     done = subprocess.run(
-        [tester, world.dsn], input=spec.read_text(), capture_output=True, text=True, timeout=120, env={**os.environ, "LC_ALL": "C"}
+        [tester, world.dsn],
+        input=spec.read_text(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "LC_ALL": "C"},
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     # Reservation ids differ from run to run, and are all of one length, so columns stay where they are.

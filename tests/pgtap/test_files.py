@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -26,7 +26,7 @@ _RESULT = re.compile(r"^(not )?ok \d+", re.MULTILINE)
 
 
 @pytest.fixture
-def database(server: Server, make_database: Callable[[], str]) -> Iterator[str]:
+def database(server: Server, make_database: Callable[[], str]) -> str:
     """The DSN of a database with pgTAP in schema ``tap``."""
     dsn = with_database(server.dsn, make_database())
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -42,7 +42,7 @@ def database(server: Server, make_database: Callable[[], str]) -> Iterator[str]:
                 connection.execute(scripts[-1].read_text().encode())
         if (helpers := ROOT / "helpers.sql").exists():
             connection.execute(helpers.read_text().encode())
-    yield dsn
+    return dsn
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -59,5 +59,6 @@ def test_behaviour(path: Path, database: str, server: Server) -> None:
     output = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, output
     results, plan = _RESULT.findall(done.stdout), _PLAN.search(done.stdout)
-    assert plan is not None and int(plan[1]) == len(results) > 0, f"not what was planned\n{output}"
+    assert plan is not None, output
+    assert int(plan[1]) == len(results) > 0, f"not what was planned\n{output}"
     assert not any(results), output

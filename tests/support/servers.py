@@ -43,6 +43,11 @@ def binaries() -> Path:
     raise RuntimeError(f"PGBUDGET_TEST_SERVER must be 15 or 18, not {wanted}")
 
 
+def runs_on_debian() -> bool:
+    """Whether the tests run on Debian's 15, with its extensions."""
+    return not os.environ.get("PGBUDGET_TEST_DSN") and binaries().parent == DEBIAN_15
+
+
 @contextmanager
 def private_cluster(programs: Path, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
     """A cluster of the test's own, deleted at the end."""
@@ -89,9 +94,9 @@ def _version(dsn: str) -> int:
 
 def _docker_answers() -> bool:
     try:
-        import docker
+        from testcontainers.core.docker_client import DockerClient
 
-        docker.from_env().ping()
+        DockerClient().client.ping()
     except Exception:
         return False
     return True
