@@ -51,7 +51,7 @@ lock: $(STAMP)
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 
 # Debian's Postgres 15 with pg_cron, pgTAP and plpgsql_check: installed when root asks on Debian, else what is there is used.
-PACKAGES := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check
+PACKAGES := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check libtap-parser-sourcehandler-pgtap-perl
 debian:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s $(PACKAGES) >/dev/null 2>&1; then \
 	  apt-get update -qq; \

@@ -18,7 +18,6 @@ import psycopg
 from pgbudget.embedded import Cluster, embedded_binaries
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
-DEBIAN_EXTENSIONS = Path("/usr/share/postgresql/15/extension")
 CRON_DATABASE = "pgbudget_cron"
 SETTINGS = {"max_connections": "300", "max_locks_per_transaction": "256"}
 
