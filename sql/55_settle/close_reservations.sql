@@ -16,12 +16,8 @@ begin
   perform 1 from budget_internal.reservations r where r.reservation_id = any (v_ids) order by r.reservation_id for update;
 
   v_now := budget_internal.clock();
-  -- A second report for the same reservation in one batch is a repeat: only the first can end it.
   v_closures := array(
-    select c from (
-      select distinct on (j.reservation_id) j.* from budget_internal.judge_closures(p_reports, v_now) j
-      order by j.reservation_id, j.item
-    ) c
+    select c from budget_internal.judge_closures(p_reports, v_now) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id
     where c.outcome <> 'stale' or r.stale_at < v_now
     order by c.item

@@ -9,7 +9,8 @@ returns setof budget_internal.closure
 language sql stable
 as $$
   with report as (
-    select
+    -- Only the first report of a reservation can end it; what else a batch says of it is answered as a repeat.
+    select distinct on ((r.value ->> 'reservation_id')::uuid)
       r.ordinality::integer as item, (r.value ->> 'reservation_id')::uuid as reservation_id,
       r.value ->> 'outcome' as outcome,
       nullif(nullif(r.value -> 'usage', 'null'), '{}') as usage,
@@ -17,6 +18,7 @@ as $$
       (r.value ->> 'provider_cost_usd')::numeric as provider_cost_usd,
       budget_internal.short_note(r.value -> 'note') as note
     from jsonb_array_elements(p_reports) with ordinality r
+    order by (r.value ->> 'reservation_id')::uuid, r.ordinality
   ), row_found as (
     select
       p.*, r.org_id, r.key_id, r.reserved_nano_usd, r.stale_at, r.variant, r.held_period_ids, r.counted_period_ids,
@@ -42,12 +44,14 @@ as $$
     from priced p
   ), checked as (
     -- In order, as the rows will be booked: a hold larger than what its period still holds cannot be one that it made.
-    select c.reservation_id, bool_or(w.held_nano_usd is null) as lost, bool_or(w.booked > w.held_nano_usd) as too_much
+    select c.reservation_id, bool_or(w.held_nano_usd is null) as lost, bool_or(w.reserved > w.held_nano_usd or w.booked > w.held_nano_usd) as too_much
     from classed c
     cross join lateral unnest(c.held_period_ids || c.counted_period_ids) with ordinality h (period_id, place)
     left join (
-      select x.reservation_id, x.period_id, p.held_nano_usd,
-        sum(x.reserved) over (partition by x.period_id order by x.item) as booked
+      select x.reservation_id, x.period_id, x.reserved, p.held_nano_usd,
+        -- One impossible row must not make those after it look so.
+        sum(x.reserved) filter (where x.reserved between 0 and p.held_nano_usd)
+          over (partition by x.period_id order by x.item) as booked
       from (
         select c2.item, c2.reservation_id, i.period_id,
           case when i.place <= cardinality(c2.held_period_ids) then c2.reserved_nano_usd::numeric else 0 end as reserved

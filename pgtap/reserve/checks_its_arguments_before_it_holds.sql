@@ -1,0 +1,25 @@
+begin;
+select plan(19);
+select budget_test.key(1) as k \gset
+prepare bad(text, bigint, bigint, text, jsonb) as select code from budget.reserve($1, 't-mini', $2, $3, $4, $5);
+select results_eq($$execute bad(null, 1, 1, null, '{}')$$, $$values ('invalid_request')$$, 'no key');
+select results_eq(format('execute bad(%L, null, 1, null, ''{}'')', :'k'), $$values ('invalid_request')$$, 'no input');
+select results_eq(format('execute bad(%L, -1, 1, null, ''{}'')', :'k'), $$values ('invalid_request')$$, 'negative input');
+select results_eq(format('execute bad(%L, 1, -1, null, ''{}'')', :'k'), $$values ('invalid_request')$$, 'negative output');
+select results_eq(format('execute bad(%L, 1, 1, '''', ''{}'')', :'k'), $$values ('invalid_request')$$, 'empty request id');
+select results_eq(format('execute bad(%L, 1, 1, repeat(''x'', 201), ''{}'')', :'k'), $$values ('invalid_request')$$, 'long request id');
+select results_eq(format('execute bad(%L, 1, 1, null, ''{"m": 1}'')', :'k'), $$values ('invalid_request')$$, 'unknown option');
+select results_eq(format('execute bad(%L, 1, 1, null, ''{"n": 0}'')', :'k'), $$values ('invalid_request')$$, 'n of zero');
+select results_eq(format('execute bad(%L, 1, 1, null, ''{"n": 1.5}'')', :'k'), $$values ('invalid_request')$$, 'n of one and a half');
+select results_eq(format('execute bad(%L, 1, 1, null, ''{"n": "2"}'')', :'k'), $$values ('invalid_request')$$, 'n as text');
+select results_eq(format('execute bad(%L, 1, 1, null, ''[]'')', :'k'), $$values ('invalid_request')$$, 'options not an object');
+select results_eq(format('execute bad(%L, 1000000000001, 1, null, ''{}'')', :'k'), $$values ('invalid_request')$$, 'absurd input');
+select results_eq($$execute bad('pgb_nobody', 1, 1, null, '{}')$$, $$values ('invalid_key')$$, 'unknown key');
+select throws_ok($$select * from budget.reserve_batch('{}')$$, 'LB101');
+select throws_ok($$select * from budget.reserve_batch(null)$$, 'LB101');
+select is((select status from budget.reserve(:'k', 't-mini', 1, 9223372036854775807)), 'granted', 'a huge cap is the model''s');
+select is((select granted_output_tokens from budget.reserve(:'k', 't-mini', 1, 9223372036854775807)), 16384::bigint);
+select is((select count(*)::int from budget_internal.reservations), 2, 'nothing else was held');
+select is_empty('select * from budget.verify()', 'the books agree');
+select * from finish();
+rollback;

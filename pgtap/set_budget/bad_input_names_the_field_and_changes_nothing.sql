@@ -1,0 +1,21 @@
+begin;
+select plan(15);
+select budget_test.key(1) as k \gset
+prepare bad(text, text, numeric, text, jsonb) as select budget.set_budget('o', $1, $2, $3, $4, $5);
+select throws_like($$execute bad('key', 'k', -7, 'day', '{}')$$, '%limit_usd%');
+select throws_like($$execute bad('key', 'k', 'NaN', 'day', '{}')$$, '%limit_usd%');
+select throws_like($$execute bad('key', 'k', 'Infinity', 'day', '{}')$$, '%limit_usd%');
+select throws_like($$execute bad('key', 'k', 99999999999999999999, 'day', '{}')$$, '%limit_usd%');
+select throws_like($$execute bad('key', 'k', 0.00000000001, 'day', '{}')$$, '%limit_usd%');
+select throws_like($$execute bad('key', 'k', 1, '0d', '{}')$$, '%period%');
+select throws_like($$execute bad('key', 'k', 1, null, '{}')$$, '%period%');
+select throws_like($$execute bad('key', 'k', 1, 'day', '{"time_zone": "Mars/Base"}')$$, '%time_zone%');
+select throws_like($$execute bad('key', 'k', 1, 'day', '{"nonsense": 1}')$$, '%nonsense%');
+select throws_like($$execute bad('key', 'k', 1, '7d', '{"anchor_at": "soon"}')$$, '%anchor_at%');
+select throws_like($$execute bad('key', 'nobody', 1, 'day', '{}')$$, '%nobody%');
+select throws_like($$execute bad('planet', 'k', 1, 'day', '{}')$$, '%scope kind%');
+select throws_like($$execute bad('key', 'k', 1, 'day', '{"name": ""}')$$, '%name%');
+select results_eq('select limit_usd from budget.budget_status', 'values (1::numeric)');
+select is_empty('select * from budget.verify()', 'the books agree');
+select * from finish();
+rollback;

@@ -1,0 +1,20 @@
+begin;
+select plan(5);
+select budget_test.key(1) as k \gset
+select budget.reserve(:'k', 't-mini', 100, 200);
+savepoint whole;
+update budget_internal.periods set held_nano_usd = held_nano_usd + 1;
+select is((select check_name from budget.verify()), 'held_equals_reservations');
+rollback to whole;
+update budget_internal.periods set spent_nano_usd = 5;
+select is((select check_name from budget.verify()), 'spent_equals_ledger');
+rollback to whole;
+update budget_internal.keys set chain = '{}';
+select is((select check_name from budget.verify()), 'chain_equals_tree');
+rollback to whole;
+update budget_internal.budgets set limit_nano_usd = 1;
+select is((select check_name from budget.verify()), 'within_limit');
+rollback to whole;
+select is_empty('select * from budget.verify()', 'the books agree');
+select * from finish();
+rollback;
