@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
@@ -65,6 +67,7 @@ def serve(
     from pgbudget.config import Config
 
     _log_to_stdout()
+    _end_with_stdin()
     run(Config.from_env(), host, port)
 
 
@@ -81,6 +84,7 @@ def simulate(
         behaviour = json.loads(defaults)
     except ValueError:
         raise _Failed("--defaults must be a JSON object") from None
+    _end_with_stdin()
     run(host, port, behaviour, os.environ.get("PGBUDGET_SIMULATOR_KEY"))
 
 
@@ -194,6 +198,17 @@ def _exists(connection: psycopg.Connection[Any], org: str, kind: str, name: str)
             (org, kind, name),
         ).fetchone()
     )
+
+
+def _end_with_stdin() -> None:
+    """A child of ``pgbudget up`` ends when its parent does, also when that is killed."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if os.environ.get("PGBUDGET_END_WITH_STDIN"):
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def _log_to_stdout() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import signal
@@ -40,19 +41,25 @@ class DevStack:
         self._folder = folder.resolve()
         self._port = port
         self._console = console
-        self._cluster = Cluster(self._folder / "postgres")
         self._children: list[tuple[str, subprocess.Popen[str]]] = []
         self._stop = threading.Event()
 
     def run(self) -> None:
         """Start all, say how to use it, and stay until SIGINT or SIGTERM."""
-        self._check_port()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._say("starting Postgres 18")
-        self._cluster.start()
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # The server's user passes through when root runs this; each file in it is closed by itself.
+            self._folder.chmod(0o711)
+        except OSError as error:
+            raise DevStackError(f"{self._folder} cannot be used: {error.strerror}") from None
+        self._take_lock()
+        self._check_port()
+        self._cluster = Cluster(self._folder / "postgres")
+        self._say(f"starting Postgres 18 on {self._cluster.data}")
+        try:
+            self._cluster.start()
             self._start_services()
             self._wait()
         finally:
@@ -60,6 +67,22 @@ class DevStack:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
+
+    def _take_lock(self) -> None:
+        """One stack a folder. The children hold the lock too, so it is free when all of them have ended."""
+        self._lock = open(self._folder / "lock", "a+")  # noqa: SIM115
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.seek(0)
+            owner = self._lock.read().strip()
+            if not owner or _is_alive(int(owner)):
+                raise DevStackError(f"another pgbudget up runs in {self._folder} (process {owner})") from None
+            self._say("an earlier run was killed: waiting until what it started has ended")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
 
     def _check_port(self) -> None:
         with socket.socket() as probe:
@@ -137,21 +160,23 @@ class DevStack:
         out.print()
         out.print("  Try it:", highlight=False)
         # Printed as it is, on one line, whatever the terminal's width: it is there to be copied.
-        curl = f"curl -s {url}/v1/chat/completions -H 'authorization: Bearer {key}' -H 'content-type: application/json' -d '{body}'"
-        print(f"\n{curl}\n", flush=True)
+        headers = f"-H 'authorization: Bearer {key}' -H 'content-type: application/json'"
+        print(f"\ncurl -s {url}/v1/chat/completions {headers} -d '{body}'\n", flush=True)
         out.print("  Ctrl-C stops everything; the data stays.", highlight=False)
         out.print()
 
     def _spawn(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
         child = subprocess.Popen(
             [sys.executable, "-m", "pgbudget.cli", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
+            env={**environment, "PGBUDGET_END_WITH_STDIN": "1"},
+            # Closed by the system when this process dies, however it dies.
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             # Ctrl-C reaches this process only, which then stops its children in order.
             start_new_session=True,
+            pass_fds=[self._lock.fileno()],
         )
         self._children.append((name, child))
         threading.Thread(target=self._copy, args=(name, child), daemon=True).start()
@@ -206,6 +231,16 @@ class DevStack:
 
     def _say(self, text: str) -> None:
         print(f"{'pgbudget':<9} | {text}", flush=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def make_login(connection: psycopg.Connection[Any], name: str, password: str, *roles: str) -> None:

@@ -81,13 +81,16 @@ class Cluster:
         self._given_binaries = binaries or embedded_binaries()
         self.data = data.resolve() if self._reaches(data.resolve()) else _state_path(data.resolve(), data.name)
         self.binaries = self._given_binaries
-        if not self._reaches(self._given_binaries / "postgres"):
+        if not self._may_run(self._given_binaries / "postgres"):
             self.binaries = _state_path(self._given_binaries.parent, "server", _stamp(self._given_binaries)) / "bin"
         self.port = port
         self.settings = dict(settings or {})
 
     def _reaches(self, path: Path) -> bool:
         return self._user is None or all(folder.stat().st_mode & 0o001 for folder in path.parents if folder.exists())
+
+    def _may_run(self, program: Path) -> bool:
+        return self._user is None or (self._reaches(program) and program.stat().st_mode & 0o005 == 0o005)
 
     @property
     def _password_file(self) -> Path:
@@ -176,12 +179,16 @@ class Cluster:
         if self.data.exists() and any(self.data.iterdir()) and not (self.data / "PG_VERSION").exists():
             raise BrokenData(f"{self.data} is not empty and holds no Postgres data: move it away, or choose another folder")
         if self.data.is_relative_to(_STATE_OF_ROOT) or self.binaries.is_relative_to(_STATE_OF_ROOT):
-            _STATE_OF_ROOT.mkdir(mode=0o711, parents=True, exist_ok=True)
+            _STATE_OF_ROOT.mkdir(parents=True, exist_ok=True)
+            _STATE_OF_ROOT.chmod(0o711)
         self.data.parent.mkdir(parents=True, exist_ok=True)
         if not self.binaries.exists():
             # To another name first: a copy that was cut short is never taken for a whole one.
             partial = self.binaries.parent.with_name(f"{self.binaries.parent.name}.{os.getpid()}")
             shutil.copytree(self._given_binaries.parent, partial, symlinks=True)
+            for path in (partial, *(p for p in partial.rglob("*") if not p.is_symlink())):
+                mode = path.stat().st_mode
+                path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
             with contextlib.suppress(OSError):
                 partial.rename(self.binaries.parent)
             shutil.rmtree(partial, ignore_errors=True)
