@@ -3,23 +3,27 @@
 create or replace function budget_internal.worst_case(
   p_price_id bigint, p_variant text, p_input_tokens bigint, p_output_tokens numeric, p_features text[]
 ) returns numeric
-language sql stable
+language plpgsql stable
 as $$
-  with size as (
-    select p_input_tokens as input_tokens
-    union
-    select r.above_input_tokens
-    from budget_internal.price_rates r
-    where r.price_id = p_price_id and r.variant = p_variant
-      and r.above_input_tokens > 0 and r.above_input_tokens < p_input_tokens
-  ), cost as (
-    select budget_internal.price_usage(
-      p_price_id, p_variant,
-      budget_internal.worst_case_usage(p_price_id, p_variant, s.input_tokens, p_output_tokens, p_features)
-    ) as amount
-    from size s
-  )
-  select case when count(*) = count(amount) then max(amount) end from cost
+begin
+  return (
+    with size as (
+      select p_input_tokens as input_tokens
+      union
+      select r.above_input_tokens
+      from budget_internal.price_rates r
+      where r.price_id = p_price_id and r.variant = p_variant
+        and r.above_input_tokens > 0 and r.above_input_tokens < p_input_tokens
+    ), cost as (
+      select budget_internal.price_usage(
+        p_price_id, p_variant,
+        budget_internal.worst_case_usage(p_price_id, p_variant, s.input_tokens, p_output_tokens, p_features)
+      ) as amount
+      from size s
+    )
+    select case when count(*) = count(amount) then max(amount) end from cost
+  );
+end
 $$;
 revoke all on function budget_internal.worst_case(bigint, text, bigint, numeric, text[]) from public;
 comment on function budget_internal.worst_case(bigint, text, bigint, numeric, text[]) is

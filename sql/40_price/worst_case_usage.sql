@@ -4,23 +4,27 @@
 create or replace function budget_internal.worst_case_usage(
   p_price_id bigint, p_variant text, p_input_tokens bigint, p_output_tokens numeric, p_features text[]
 ) returns jsonb
-language sql stable
+language plpgsql stable
 as $$
-  with reachable as (
-    select r.kind, k.direction, max(r.scaled) as scaled
-    from budget_internal.price_rates r
-    join budget_internal.charge_kinds k on k.kind = r.kind
-    where r.price_id = p_price_id and r.variant = p_variant
-      and (r.above_input_tokens = 0 or r.above_input_tokens < p_input_tokens)
-      and (k.feature is null or k.feature = any (p_features))
-    group by r.kind, k.direction
-  ), dearest as (
-    select distinct on (direction) direction, kind from reachable where direction <> 'fee' order by direction, scaled desc, kind
-  )
-  select jsonb_build_object(
-    coalesce((select kind from dearest where direction = 'input'), 'input'), p_input_tokens,
-    coalesce((select kind from dearest where direction = 'output'), 'output'), p_output_tokens
-  ) || coalesce((select jsonb_object_agg(kind, 1) from reachable where direction = 'fee'), '{}')
+begin
+  return (
+    with reachable as (
+      select r.kind, k.direction, max(r.scaled) as scaled
+      from budget_internal.price_rates r
+      join budget_internal.charge_kinds k on k.kind = r.kind
+      where r.price_id = p_price_id and r.variant = p_variant
+        and (r.above_input_tokens = 0 or r.above_input_tokens < p_input_tokens)
+        and (k.feature is null or k.feature = any (p_features))
+      group by r.kind, k.direction
+    ), dearest as (
+      select distinct on (direction) direction, kind from reachable where direction <> 'fee' order by direction, scaled desc, kind
+    )
+    select jsonb_build_object(
+      coalesce((select kind from dearest where direction = 'input'), 'input'), p_input_tokens,
+      coalesce((select kind from dearest where direction = 'output'), 'output'), p_output_tokens
+    ) || coalesce((select jsonb_object_agg(kind, 1) from reachable where direction = 'fee'), '{}')
+  );
+end
 $$;
 revoke all on function budget_internal.worst_case_usage(bigint, text, bigint, numeric, text[]) from public;
 comment on function budget_internal.worst_case_usage(bigint, text, bigint, numeric, text[]) is

@@ -3,37 +3,41 @@
 -- reservation that ends meanwhile is seen in exactly one of them.
 create or replace function budget_internal.earlier_grants(p_admissions budget_internal.admission[], p_now timestamptz)
 returns jsonb
-language sql stable
+language plpgsql stable
 as $$
-  with asked as (
-    select distinct a.key_id, a.request_id, a.idempotency_days
-    from unnest(p_admissions) a
-    where a.key_id is not null and a.request_id is not null
-  ), earlier as (
-    select a.key_id, a.request_id, r.reservation_id, r.body_hash, r.holder, r.reserved_nano_usd, r.output_tokens,
-      'open' as state, r.route_ids
-    from asked a
-    join budget_internal.reservations r on r.key_id = a.key_id and r.request_id = a.request_id
-    union all
-    select a.key_id, a.request_id, l.reservation_id, l.body_hash, null, l.reserved_nano_usd, null, l.kind::text,
-      array[l.route_id]
-    from asked a
-    join budget_internal.ledger_entries l on l.key_id = a.key_id and l.request_id = a.request_id
-    where l.booked_at > p_now - make_interval(days => a.idempotency_days) and l.kind <> 'trued_up'
-  )
-  select coalesce(jsonb_object_agg(e.key_id || ' ' || e.request_id, jsonb_build_object(
-    'reservation_id', e.reservation_id, 'body_hash', e.body_hash, 'holder', e.holder, 'reserved', e.reserved_nano_usd,
-    'output_tokens', e.output_tokens, 'state', e.state,
-    'routes', (
-      select jsonb_agg(
-        jsonb_build_object('provider', t.provider, 'account', c.name, 'upstream_model', t.upstream_model) order by i.place
-      )
-      from unnest(e.route_ids) with ordinality i (route_id, place)
-      join budget_internal.routes t on t.route_id = i.route_id
-      join budget_internal.scopes c on c.scope_id = t.account_id
+begin
+  return (
+    with asked as (
+      select distinct a.key_id, a.request_id, a.idempotency_days
+      from unnest(p_admissions) a
+      where a.key_id is not null and a.request_id is not null
+    ), earlier as (
+      select a.key_id, a.request_id, r.reservation_id, r.body_hash, r.holder, r.reserved_nano_usd, r.output_tokens,
+        'open' as state, r.route_ids
+      from asked a
+      join budget_internal.reservations r on r.key_id = a.key_id and r.request_id = a.request_id
+      union all
+      select a.key_id, a.request_id, l.reservation_id, l.body_hash, null, l.reserved_nano_usd, null, l.kind::text,
+        array[l.route_id]
+      from asked a
+      join budget_internal.ledger_entries l on l.key_id = a.key_id and l.request_id = a.request_id
+      where l.booked_at > p_now - make_interval(days => a.idempotency_days) and l.kind <> 'trued_up'
     )
-  )), '{}')
-  from earlier e
+    select coalesce(jsonb_object_agg(e.key_id || ' ' || e.request_id, jsonb_build_object(
+      'reservation_id', e.reservation_id, 'body_hash', e.body_hash, 'holder', e.holder, 'reserved', e.reserved_nano_usd,
+      'output_tokens', e.output_tokens, 'state', e.state,
+      'routes', (
+        select jsonb_agg(
+          jsonb_build_object('provider', t.provider, 'account', c.name, 'upstream_model', t.upstream_model) order by i.place
+        )
+        from unnest(e.route_ids) with ordinality i (route_id, place)
+        join budget_internal.routes t on t.route_id = i.route_id
+        join budget_internal.scopes c on c.scope_id = t.account_id
+      )
+    )), '{}')
+    from earlier e
+  );
+end
 $$;
 revoke all on function budget_internal.earlier_grants(budget_internal.admission[], timestamptz) from public;
 comment on function budget_internal.earlier_grants(budget_internal.admission[], timestamptz) is
