@@ -34,11 +34,14 @@ def settled(world: World, key: str, count: int = 1) -> list[dict[str, Any]]:
         " order by entry_id"
     )
     wait_until(lambda: len(world.rows(query, key)) >= count, 30, f"{count} ledger rows")
-    assert world.rows(
-        "select 1 from budget_internal.reservations r join budget_internal.key_secrets s using (key_id)"
-        " where s.secret_hash = sha256(convert_to(%s, 'UTF8'))",
-        key,
-    ) == []
+    assert (
+        world.rows(
+            "select 1 from budget_internal.reservations r join budget_internal.key_secrets s using (key_id)"
+            " where s.secret_hash = sha256(convert_to(%s, 'UTF8'))",
+            key,
+        )
+        == []
+    )
     return world.rows(query, key)
 
 
@@ -92,7 +95,9 @@ def test_conc_01_a_burst_is_let_in_only_as_far_as_it_fits(
 
 
 @STREAMED
-def test_est_01_no_cap_holds_prompt_and_default_output(world: World, gateway: Gateway, simulator: Simulator, stream: bool) -> None:
+def test_est_01_no_cap_holds_prompt_and_default_output(
+    world: World, gateway: Gateway, simulator: Simulator, stream: bool
+) -> None:
     body = {"model": "t-pro", "max_tokens": ..., "messages": [{"role": "user", "content": "x" * 200_000}], "stream": stream}
     assert gateway.chat(world.key(1_000_000), **body).json()["error"]["code"] == "request_over_limit"
     assert simulator.calls() == 0
@@ -318,7 +323,9 @@ def test_hold_07_an_overrun_is_charged_in_full(
 ) -> None:
     key = world.key(limit)
     simulate = {"completion_tokens": 2000, "ignore_cap": True, "chunks": 20}
-    answer = gateway.chat(key, simulate, max_tokens=100, stream=stream, stream_options={"include_usage": True} if stream else None)
+    answer = gateway.chat(
+        key, simulate, max_tokens=100, stream=stream, stream_options={"include_usage": True} if stream else None
+    )
     assert answer.status_code == 200
     assert '"completion_tokens":2000' in answer.text.replace(" ", "")
     (entry,) = settled(world, key)
@@ -429,9 +436,7 @@ async def _read_some(gateway: Gateway, key: str, simulate: dict[str, Any], piece
     """Read so many pieces of a stream, then close the socket."""
     async with (
         httpx.AsyncClient(timeout=30) as client,
-        client.stream(
-            "POST", f"{gateway.url}/v1/chat/completions", **chat_request(key, simulate, stream=True)
-        ) as answer,
+        client.stream("POST", f"{gateway.url}/v1/chat/completions", **chat_request(key, simulate, stream=True)) as answer,
     ):
         seen = 0
         async for line in answer.aiter_lines():
@@ -652,7 +657,9 @@ def test_sec_01_the_callers_key_goes_nowhere(world: World, gateway: Gateway, sim
     assert world.verify() == []
 
 
-def test_sec_03_bodies_that_hurt_are_refused_before_anything_is_held(world: World, gateway: Gateway, simulator: Simulator) -> None:
+def test_sec_03_bodies_that_hurt_are_refused_before_anything_is_held(
+    world: World, gateway: Gateway, simulator: Simulator
+) -> None:
     key = world.key(10**6)
     url = f"{gateway.url}/v1/chat/completions"
     headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}

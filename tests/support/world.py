@@ -87,9 +87,7 @@ class World:
         """Set a budget in micro-dollars."""
         usd = None if micro_usd is None else Decimal(micro_usd) / 1_000_000
         return int(
-            self.value(
-                "select budget.set_budget(%s, %s, %s, %s, %s, %s)", org, kind, name, usd, period, json.dumps(options)
-            )
+            self.value("select budget.set_budget(%s, %s, %s, %s, %s, %s)", org, kind, name, usd, period, json.dumps(options))
         )
 
     def key_name(self, secret: str) -> tuple[str, str]:

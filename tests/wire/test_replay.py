@@ -80,7 +80,7 @@ def test_every_chat_body_is_settled_on_its_usage(priced: World, gateway: Gateway
             booked += 1
             wait_until(lambda n=booked: len(priced.ledger()) == n)
             entry = priced.ledger()[-1]
-            if row["status"] != 200 or row["expected_usage"] is None and row["file"] not in ESTIMATED:
+            if row["status"] != 200 or (row["expected_usage"] is None and row["file"] not in ESTIMATED):
                 if (answer.status_code, entry["kind"]) != (row["status"], "released") or answer.content != body:
                     wrong.append((row["file"], split, "an error is passed on and released", entry["kind"]))
             elif row["file"] in ESTIMATED:

@@ -36,6 +36,8 @@ class EventParser:
         self._name = b""
         self._after_cr = False
         self._oversized = False
+        # Whether the line that goes on has a beginning that is not kept any more.
+        self._cut_line = False
         self._first_line = True
 
     def feed(self, chunk: bytes) -> list[Event]:
@@ -57,13 +59,16 @@ class EventParser:
             if self._first_line:
                 self._first_line = False
                 line = line.removeprefix(_BOM)
-            if line:
+            if self._cut_line:
+                self._cut_line = False
+            elif line:
                 self._field(line)
             else:
                 events.append(self._dispatch(position))
                 position = 0
         if len(self._buffer) > self._limit:
             self._oversized = True
+            self._cut_line = self._line_start < len(self._buffer)
             events.append(Event(bytes(self._buffer), None, oversized=True))
             self._buffer.clear()
             self._line_start = 0
