@@ -60,7 +60,7 @@ def budget(gateway: Gateway, key: str) -> dict[str, Any]:
 def test_conc_01_a_burst_is_let_in_only_as_far_as_it_fits(
     world: World, simulator: Simulator, stream: bool, variant: str
 ) -> None:
-    settings = {"pool_size": "2"} if variant == "pool size 2" else {}
+    settings: dict[str, Any] = {"pool_size": "2"} if variant == "pool size 2" else {}
     with Gateway(world.gateway_dsn, simulator.url, **settings) as first, Gateway(world.gateway_dsn, simulator.url) as second:
         limit = 10_000
         hold = hold_of(world, first, stream=stream)
@@ -98,7 +98,12 @@ def test_conc_01_a_burst_is_let_in_only_as_far_as_it_fits(
 def test_est_01_no_cap_holds_prompt_and_default_output(
     world: World, gateway: Gateway, simulator: Simulator, stream: bool
 ) -> None:
-    body = {"model": "t-pro", "max_tokens": ..., "messages": [{"role": "user", "content": "x" * 200_000}], "stream": stream}
+    body: dict[str, Any] = {
+        "model": "t-pro",
+        "max_tokens": ...,
+        "messages": [{"role": "user", "content": "x" * 200_000}],
+        "stream": stream,
+    }
     assert gateway.chat(world.key(1_000_000), **body).json()["error"]["code"] == "request_over_limit"
     assert simulator.calls() == 0
 
@@ -131,7 +136,7 @@ EST_02 = [
 def test_est_02_dense_text_is_bounded_by_its_bytes(
     world: World, gateway: Gateway, simulator: Simulator, content: str, tokens: int, limit: int, stream: bool
 ) -> None:
-    body = {"max_tokens": 1, "messages": [{"role": "user", "content": content}], "stream": stream}
+    body: dict[str, Any] = {"max_tokens": 1, "messages": [{"role": "user", "content": content}], "stream": stream}
     answer = gateway.chat(world.key(limit), **body)
     assert answer.status_code == 402
     assert answer.headers["x-should-retry"] == "false"
@@ -145,7 +150,8 @@ def test_est_07_n_multiplies_the_output(world: World, gateway: Gateway, simulato
     assert answer.status_code == 402
     assert round(answer.json()["error"]["pgbudget"]["worst_case_usd"] * 1e6) >= 32_000
     key = world.key(10**9)
-    for n in (9223372036854775, 0, -1, 1.5, "2", True, []):
+    bad: list[Any] = [9223372036854775, 0, -1, 1.5, "2", True, []]
+    for n in bad:
         answer = gateway.chat(key, n=n, max_tokens=4096, stream=stream)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "n"), n
     assert simulator.calls() == 0
@@ -164,15 +170,16 @@ def test_est_08_the_cap_that_is_priced_is_the_cap_that_is_forwarded(
     world.execute("""select budget.set_policy(null, '{"default_max_output_tokens": 1000000}')""")
     key = world.key(10**9)
     refused: list[dict[str, Any]] = [{"max_tokens": 1, "max_completion_tokens": 1000}]
-    refused += [{"max_tokens": v} for v in (0, -1, -2147483648, 1.5, "100", True, [], 1e30, 2**63)]
-    refused += [{"max_tokens": ..., "max_completion_tokens": v} for v in (0, -1, 1.5, "100", True, [])]
+    bad: list[Any] = [0, -1, -2147483648, 1.5, "100", True, [], 1e30, 2**63]
+    refused += [{"max_tokens": value} for value in bad]
+    refused += [{"max_tokens": ..., "max_completion_tokens": value} for value in bad]
     for body in refused:
         answer = gateway.chat(key, stream=stream, **body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request"), body
     assert simulator.calls() == 0
     assert world.held() == 0
 
-    granted = [
+    granted: list[tuple[dict[str, Any], int]] = [
         ({"max_tokens": ..., "max_completion_tokens": 10}, 10),
         ({"max_tokens": 10, "max_completion_tokens": 10}, 10),
         ({"max_tokens": None}, 16_384),
@@ -196,7 +203,7 @@ def test_est_08_the_cap_that_is_priced_is_the_cap_that_is_forwarded(
 @STREAMED
 def test_hold_01_no_hold_is_left_behind(world: World, simulator: Simulator, stream: bool) -> None:
     world.execute("""select budget.set_policy(null, '{"stale_seconds": 4, "heartbeat_seconds": 1}')""")
-    settings = {"drain_seconds": "0.2", "reconcile_seconds": "0.5"}
+    settings: dict[str, Any] = {"drain_seconds": "0.2", "reconcile_seconds": "0.5"}
     with Gateway(world.gateway_dsn, simulator.url, **settings) as gateway:
         hold = hold_of(world, gateway, stream=stream)
         key = world.key(20 * hold)
@@ -342,7 +349,7 @@ def frame(value: Any) -> str:
     return f"data: {json.dumps(value)}\n\n"
 
 
-BASE = [
+BASE: list[dict[str, Any]] = [
     {"id": "a", "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": None}], "usage": None},
     {"id": "a", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": None},
     {"id": "a", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}},

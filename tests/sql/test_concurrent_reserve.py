@@ -24,7 +24,7 @@ def test_of_32_at_once_exactly_the_ten_that_fit_are_granted(world: World) -> Non
                 start.wait()
                 row = connection.execute("select status, code from budget.reserve(%s, 't-mini', 100, 200)", (key,)).fetchone()
                 assert row is not None
-                return row["code"] or row["status"]
+                return str(row["code"] or row["status"])
 
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             outcomes = [f.result() for f in [pool.submit(reserve) for _ in range(CONNECTIONS)]]

@@ -152,7 +152,10 @@ class Gateway(Process):
 
     def chat(self, key: str, simulate: dict[str, Any] | None = None, **body: Any) -> httpx.Response:
         """The standard call of the cases, or another."""
-        return httpx.post(f"{self.url}/v1/chat/completions", timeout=60, **chat_request(key, simulate, **body))
+        answer: httpx.Response = httpx.post(
+            f"{self.url}/v1/chat/completions", timeout=60, **chat_request(key, simulate, **body)
+        )
+        return answer
 
 
 def chat_request(key: str, simulate: dict[str, Any] | None = None, **body: Any) -> dict[str, Any]:

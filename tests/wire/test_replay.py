@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import httpx
@@ -68,7 +69,7 @@ def replay(gateway: Gateway, key: str, row: dict[str, Any], split: str | None, a
 def test_every_chat_body_is_settled_on_its_usage(priced: World, gateway: Gateway, simulator: Simulator, asked: bool) -> None:
     assert len(CHAT) >= 50
     key = priced.key(10**12)
-    wrong = []
+    wrong: list[tuple[Any, ...]] = []
     booked = 0
     for index, row in enumerate(CHAT):
         body = (WIRE / row["file"]).read_bytes()
@@ -78,7 +79,7 @@ def test_every_chat_body_is_settled_on_its_usage(priced: World, gateway: Gateway
                 continue
             answer = replay(gateway, key, row, split, asked)
             booked += 1
-            wait_until(lambda n=booked: len(priced.ledger()) == n)
+            wait_until(partial(has_entries, priced, booked))
             entry = priced.ledger()[-1]
             if row["status"] != 200 or (row["expected_usage"] is None and row["file"] not in ESTIMATED):
                 if (answer.status_code, entry["kind"]) != (row["status"], "released") or answer.content != body:
@@ -96,6 +97,11 @@ def test_every_chat_body_is_settled_on_its_usage(priced: World, gateway: Gateway
                         wrong.append((row["file"], split, "hidden usage", line[:100]))
     assert wrong == []
     assert priced.verify() == []
+
+
+def has_entries(world: World, count: int) -> bool:
+    """Whether so many entries are booked."""
+    return len(world.ledger()) == count
 
 
 def text_bytes(body: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -354,14 +355,7 @@ def _usage(behaviour: Behaviour, call: Generated) -> Any:
 
 async def _verbatim(behaviour: Behaviour, call: Generated, send: Send) -> None:
     if behaviour.replay is not None:
-        folder = Path(os.environ.get("PGBUDGET_WIRE") or "../shared/wire").resolve()
-        path = (folder / behaviour.replay).resolve()
-        if folder not in path.parents:
-            raise ValueError("replay must be a file under the wire folder")
-        content = path.read_bytes()
-        rows = (json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines())
-        status = next(row["status"] for row in rows if row["file"] == behaviour.replay)
-        media = "text/event-stream" if path.suffix == ".sse" else "application/json"
+        content, status, media = _recorded(behaviour.replay)
     else:
         content = (behaviour.raw_sse if behaviour.raw_sse is not None else behaviour.raw_body or "").encode()
         status, media = 200, "text/event-stream" if behaviour.raw_sse is not None else "application/json"
@@ -380,6 +374,17 @@ async def _verbatim(behaviour: Behaviour, call: Generated, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
+def _recorded(name: str) -> tuple[bytes, int, str]:
+    """A recorded body with its status and media type."""
+    folder = Path(os.environ.get("PGBUDGET_WIRE") or "../shared/wire").resolve()
+    path = (folder / name).resolve()
+    if folder not in path.parents:
+        raise ValueError("replay must be a file under the wire folder")
+    rows = (json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines())
+    status = next(row["status"] for row in rows if row["file"] == name)
+    return path.read_bytes(), status, "text/event-stream" if path.suffix == ".sse" else "application/json"
+
+
 def _cut(content: bytes, how: str | None) -> list[bytes]:
     if how is None:
         return [content]
@@ -389,7 +394,7 @@ def _cut(content: bytes, how: str | None) -> list[bytes]:
         return content.splitlines(keepends=True)
     chance = random.Random(int(how.removeprefix("seed:")))
     places = sorted({0, len(content), *(chance.randrange(len(content) + 1) for _ in range(len(content) // 40 + 3))})
-    return [content[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [content[a:b] for a, b in itertools.pairwise(places)]
 
 
 def _error(status: int, message: str) -> JSONResponse:
