@@ -1,6 +1,6 @@
 """The specs of ``specs/`` through Postgres' isolationtester: interleavings decided step by step, waits seen by the server.
 
-A spec's output must equal ``expected/<name>.out``. ``PGBUDGET_ACCEPT=1`` writes what came out instead.
+``helpers.sql`` gives them a world; a spec's output must equal ``expected/<name>.out``. ``PGBUDGET_ACCEPT=1`` writes what came out instead.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def _isolationtester(server: Server) -> Path:
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 def test_interleaving(spec: Path, world: World, server: Server) -> None:
     tester = _isolationtester(server)
+    world.execute((HERE / "helpers.sql").read_text())
     done = subprocess.run(
         [tester, world.dsn],
         input=spec.read_text(),

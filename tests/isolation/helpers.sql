@@ -1,0 +1,110 @@
+-- spec: short ways for the specs to make a world and to look at it. No ids and no times of the run are shown.
+create schema spec;
+grant usage on schema spec to budget_owner;
+
+-- The clock is a row, so that a step can move it while other sessions wait.
+create table spec.clock (at timestamptz not null);
+insert into spec.clock values ('2027-01-15T12:00:00Z');
+grant select on spec.clock to budget_owner;
+create or replace function budget_internal.clock() returns timestamptz
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$ select at from spec.clock $$;
+
+-- The org and the secret of the key that the permutation at hand works with.
+create table spec.world (org_id bigint not null, secret text not null);
+
+-- A key with one budget in micro-dollars, in an org of its own. The call of all specs holds 900 micro-dollars.
+create procedure spec.fresh(p_micro_usd integer, p_period text default 'total', p_at text default '2027-01-15T12:00:00Z')
+language plpgsql
+as $$
+declare
+  v_org text := 'o' || (select count(*) from budget_internal.scopes);
+begin
+  update spec.clock set at = p_at::timestamptz;
+  delete from spec.world;
+  -- What the last permutation left open must not meet this one's reconciler.
+  perform budget.release(r.reservation_id) from budget_internal.reservations r;
+  perform budget.create_org(v_org), budget.create_project(v_org, 'p');
+  insert into spec.world
+  select s.scope_id, c.secret
+  from budget.create_key(v_org, 'p', 'k') c
+  join budget_internal.scopes s on s.kind = 'org' and s.name = v_org;
+  perform budget.set_budget(v_org, 'key', 'k', p_micro_usd / 1000000::numeric, p_period);
+end
+$$;
+
+create function spec.reserve(p_request_id text, p_body_hash text default 'h')
+returns table (request text, status text, code text)
+language sql
+as $$
+  select p_request_id, r.status, r.code
+  from budget.reserve(
+    (select secret from spec.world), 't-mini', 100, 200, p_request_id, jsonb_build_object('body_hash', p_body_hash)
+  ) r
+$$;
+
+create procedure spec.open(p_request_id text)
+language plpgsql
+as $$
+begin
+  if (select status from spec.reserve(p_request_id)) <> 'granted' then
+    raise exception 'the setup did not get its reservation';
+  end if;
+end
+$$;
+
+create function spec.id(p_request_id text) returns uuid
+language sql
+as $$
+  select r.reservation_id
+  from budget_internal.reservations r
+  join spec.world w on w.org_id = r.org_id
+  where r.request_id = p_request_id
+  union
+  select l.reservation_id
+  from budget_internal.ledger_entries l
+  join spec.world w on w.org_id = l.org_id
+  where l.request_id = p_request_id
+$$;
+
+-- Settled with so many output tokens at 4 micro-dollars.
+create function spec.settle(p_request_id text, p_output integer)
+returns table (request text, status text, micro_usd bigint)
+language sql
+as $$
+  select p_request_id, s.status, s.charged_nano_usd / 1000
+  from budget.settle(spec.id(p_request_id), jsonb_build_object('output', p_output)) s
+$$;
+
+create function spec.release(p_request_id text)
+returns table (request text, status text, micro_usd bigint)
+language sql
+as $$ select p_request_id, s.status, s.charged_nano_usd / 1000 from budget.release(spec.id(p_request_id)) s $$;
+
+create function spec.heartbeat(p_request_id text)
+returns table (request text, alive boolean)
+language sql
+as $$ select p_request_id, h.alive from budget.heartbeat(array[spec.id(p_request_id)]) h $$;
+
+create view spec.counters as
+select
+  case when isfinite(p.starts_at) then to_char(p.starts_at at time zone 'UTC', 'Mon DD') else 'total' end as period,
+  b.limit_nano_usd / 1000 as limit, p.spent_nano_usd / 1000 as spent, p.held_nano_usd / 1000 as held
+from budget_internal.periods p
+join budget_internal.budgets b on b.budget_id = p.budget_id
+join spec.world w on w.org_id = p.org_id
+order by p.starts_at;
+
+create view spec.calls as
+select request, state, micro_usd
+from (
+  select r.request_id as request, 'open' as state, r.reserved_nano_usd / 1000 as micro_usd, 0 as place
+  from budget_internal.reservations r
+  join spec.world w on w.org_id = r.org_id
+  union all
+  select l.request_id, l.kind::text, l.amount_nano_usd / 1000, l.entry_id
+  from budget_internal.ledger_entries l
+  join spec.world w on w.org_id = l.org_id
+) c
+order by request, place;
