@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PORT ?= 8080
 
-.PHONY: up test test-18 lint fmt lock venv clean debian
+.PHONY: docs up test test-18 lint fmt lock venv clean debian
 
 up: $(STAMP)
 	@PORT=$(PORT) exec $(BIN)/pgbudget up
@@ -64,3 +64,7 @@ debian:
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
+
+# The API reference, from the comments of the database.
+docs: $(STAMP)
+	PGBUDGET_WRITE_DOCS=1 $(BIN)/python -m pytest -q tests/lint/test_docs.py

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -52,7 +52,7 @@ class Process:
             stderr=subprocess.STDOUT,
         )
 
-    def wait_ready(self) -> Process:
+    def wait_ready(self) -> None:
         """Wait until it answers."""
 
         def answers() -> bool:
@@ -62,7 +62,6 @@ class Process:
             return False
 
         wait_until(answers, 30, f"readiness of {type(self).__name__}")
-        return self
 
     def log(self) -> str:
         """All that it printed."""
@@ -83,8 +82,9 @@ class Process:
             self.signal_stop()
         return self._child.wait(60)
 
-    def __enter__(self) -> Any:
-        return self.wait_ready()
+    def __enter__(self) -> Self:
+        self.wait_ready()
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._child.poll() is None:
