@@ -1,6 +1,7 @@
 """The specs of ``specs/`` through Postgres' isolationtester: interleavings decided step by step, waits seen by the server.
 
-``helpers.sql`` gives them a world; a spec's output must equal ``expected/<name>.out``. ``PGBUDGET_ACCEPT=1`` writes what came out instead.
+``helpers.sql`` gives them a world; a spec's output must equal ``expected/<name>.out``. ``PGBUDGET_ACCEPT=1`` writes what
+came out instead.
 """
 
 from __future__ import annotations
