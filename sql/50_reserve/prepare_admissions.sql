@@ -96,7 +96,7 @@ as $$
         when c.require_output_limit and c.max_output_tokens is null and c.default_max_output_tokens is null
           and c.policy_max_output_tokens is null then 'output_limit_required'
         when c.cost is null then 'model_unpriced'
-        when c.cost > 9223372036854775807 then 'invalid_request'
+        when c.cost > 1000000000000000 then 'invalid_request'
         when c.cost > c.request_ceiling_nano_usd then 'request_over_limit'
       end as code
     from chained c
@@ -113,13 +113,13 @@ as $$
       when 'model_not_found' then format('model %s has no route; names are exact, GET /v1/models lists them', to_json(j.model))
       when 'output_limit_required' then 'the request sets no output limit and none is configured; set max_tokens'
       when 'model_unpriced' then format('model %s has no reviewed price for what this request may use, so its cost cannot be held', to_json(j.model))
-      when 'invalid_request' then 'the worst case of this request is out of range; lower max_tokens or n'
+      when 'invalid_request' then 'this request could cost more than $1000000, which is out of range; lower max_tokens or n'
       when 'request_over_limit' then format(
         'this request could cost up to $%s, more than the ceiling of $%s for one request of this key; lower max_tokens or shorten the input',
         budget.usd(j.cost), budget.usd(j.request_ceiling_nano_usd))
     end),
     j.org_id, j.key_id, j.chain || coalesce(j.account_ids, '{}'), j.model, j.bounded_input, j.output_tokens, j.choices,
-    j.request_id, j.body_hash, j.holder, case when j.cost <= 9223372036854775807 then j.cost::bigint end,
+    j.request_id, j.body_hash, j.holder, case when j.cost <= 1000000000000000 then j.cost::bigint end,
     j.request_ceiling_nano_usd, j.route_ids, j.price_ids,
     j.routes, j.stale_seconds, j.idempotency_days, coalesce(j.budget_ids, '{}'), null::integer[], null::uuid
   from item i

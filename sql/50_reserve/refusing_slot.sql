@@ -7,22 +7,24 @@ language plpgsql immutable
 as $$
 declare
   v_slot integer;
+  v_limit bigint;
 begin
   if p_cost = 0 then
     return;
   end if;
   foreach v_slot in array p_slots loop
-    -- A null limit compares as null: no limit. Written as a difference: a sum could pass the range of bigint.
-    if p_cost > p_limits[v_slot] then
+    -- No limit is the end of what a counter can hold. Written as a difference: a sum could pass the range of bigint.
+    v_limit := coalesce(p_limits[v_slot], 9000000000000000000);
+    if p_cost > v_limit then
       slot := v_slot;
       code := 'request_over_limit';
       return;
-    elsif p_cost > p_limits[v_slot] - p_spent[v_slot] then
+    elsif p_cost > v_limit - p_spent[v_slot] then
       if code is distinct from 'budget_exceeded' then
         slot := v_slot;
         code := 'budget_exceeded';
       end if;
-    elsif code is null and p_cost > p_limits[v_slot] - p_spent[v_slot] - p_held[v_slot] then
+    elsif code is null and p_cost > v_limit - p_spent[v_slot] - p_held[v_slot] then
       slot := v_slot;
       code := 'budget_busy';
     end if;

@@ -3,7 +3,7 @@
 --   finished, estimated   the pinned price of the usage; an estimate never passes the hold, but never falls below
 --                         the usage that was seen (usage_seen)
 --   unknown, stale        the whole hold, provisional
--- Usage that cannot be believed or priced is charged as unknown, with a flag; it is never credited.
+-- Usage that cannot be believed (one call for more than 1,000,000 USD) or priced is charged as unknown, with a flag; it is never credited.
 create or replace function budget_internal.judge_closures(p_reports jsonb, p_now timestamptz)
 returns setof budget_internal.closure
 language sql stable
@@ -38,7 +38,7 @@ as $$
       case
         when p.outcome = 'released' and p.usage is null then 'released'
         when p.outcome in ('unknown', 'stale') or p.usage is null then 'charged'
-        when p.usage_defect is not null or p.cost is null or p.cost > 9000000000000000000 then 'charged'
+        when p.usage_defect is not null or p.cost is null or p.cost > 1000000000000000 then 'charged'
         else 'settled'
       end::budget.entry_kind as kind
     from priced p
@@ -70,7 +70,7 @@ as $$
       else (case
         when c.outcome = 'finished' then c.cost
         else greatest(
-          least(c.cost, c.reserved_nano_usd), case when c.seen_cost <= 9000000000000000000 then c.seen_cost end
+          least(c.cost, c.reserved_nano_usd), case when c.seen_cost <= 1000000000000000 then c.seen_cost end
         )
       end)::bigint
     end,
@@ -85,7 +85,7 @@ as $$
       case when c.kind = 'charged' then 'provisional' end,
       case when c.outcome <> 'finished' and c.kind = 'settled' then 'estimated' end,
       case when c.outcome in ('finished', 'estimated') and c.usage is null then 'usage_missing' end,
-      case when c.usage_defect is not null or c.seen_defect is not null or c.cost > 9000000000000000000 then 'usage_rejected' end,
+      case when c.usage_defect is not null or c.seen_defect is not null or c.cost > 1000000000000000 then 'usage_rejected' end,
       case when c.usage is not null and c.usage_defect is null and c.cost is null then 'usage_unpriced' end,
       case when c.stale_at < p_now and c.outcome <> 'stale' then 'late' end
     ], null),

@@ -35,7 +35,7 @@ begin
         v_cost := least(v_cost, v_entry.reserved_nano_usd);
       end if;
     end if;
-    if v_cost > 9000000000000000000 then
+    if v_cost > 1000000000000000 then
       v_cost := null;
     end if;
   end if;

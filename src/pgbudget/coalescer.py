@@ -18,13 +18,13 @@ class Overloaded(Exception):
 class Coalescer(Generic[Item, Result]):
     """Sends items in batches, in order of arrival; an idle one sends a batch of one at once.
 
-    ``send`` returns one result an item, in order, or raises for all of them. ``orphaned`` is given what came back for
+    ``send`` returns one result (or error) an item, in order, or raises for all. ``orphaned`` is given what came back for
     a caller that was cancelled meanwhile: its item was sent, so somebody must answer for the result.
     """
 
     def __init__(
         self,
-        send: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]],
         *,
         orphaned: Callable[[Item, Result], None] | None = None,
         max_batch: int = 100,
@@ -74,7 +74,10 @@ class Coalescer(Generic[Item, Result]):
                     future.exception()
             return
         for (item, future), result in zip(batch, results, strict=True):
-            if not future.done():
+            if isinstance(result, Exception):
+                if not future.done():
+                    future.set_exception(result)
+            elif not future.done():
                 future.set_result(result)
             elif self._orphaned is not None:
                 self._orphaned(item, result)

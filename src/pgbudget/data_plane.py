@@ -7,6 +7,7 @@ report is queued without an await, so cancellation cannot come between.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
@@ -41,6 +42,8 @@ class DataPlane:
     def __init__(self, config: Config, database: Database, background: Database, upstream: Upstream) -> None:
         self.config = config
         self.upstream = upstream
+        self._database = database
+        self._tasks: set[asyncio.Task[None]] = set()
         self.heartbeats = Heartbeats(background)
         self.settlements = Settlements(database, self.heartbeats.remove)
         self._reserve = Coalescer(database.reserve_batch, orphaned=self._release)
@@ -52,6 +55,8 @@ class DataPlane:
         except Overloaded:
             raise EnforcementUnavailable("too many requests wait for their budgets; try again shortly", retry_after=1) from None
         except (psycopg.Error, PoolTimeout) as error:
+            if isinstance(error, psycopg.OperationalError) and not isinstance(error, PoolTimeout):
+                self._give_back(request)
             raise as_client_error(error) from error
         if result.status == "granted":
             return result
@@ -69,6 +74,24 @@ class DataPlane:
             retry_after=result.retry_after_seconds,
             detail={**detail, **_numbers(result)},
         )
+
+    def _give_back(self, request: dict[str, Any]) -> None:
+        """The hold may have been taken before the connection was lost, for a call that is never made."""
+        task = asyncio.create_task(self._ask_and_release(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask_and_release(self, request: dict[str, Any]) -> None:
+        wait = 0.5
+        while True:
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, 10)
+            with contextlib.suppress(psycopg.OperationalError):
+                # Its own request id and holder: the hold that was taken, or one that is given back at once.
+                (result,) = await self._database.reserve_batch([request])
+                if isinstance(result, ReserveResult):
+                    self._release(request, result)
+                return
 
     def _release(self, request: dict[str, Any], result: ReserveResult) -> None:
         """The caller was gone when its hold was granted: nothing was sent, so nothing was spent."""

@@ -112,8 +112,11 @@ class Database:
             return False
         return True
 
-    async def reserve_batch(self, requests: Sequence[dict[str, Any]]) -> list[ReserveResult]:
-        """One result a request. A batch that failed as a whole is sent again: its request ids make that safe."""
+    async def reserve_batch(self, requests: Sequence[dict[str, Any]]) -> list[ReserveResult | Exception]:
+        """One result a request. A batch that failed as a whole is sent again: its request ids make that safe.
+
+        A batch that the database cannot take is sent one by one, so that only the one that is at fault fails.
+        """
         for attempt in range(1, _RESERVE_TRIES + 1):
             try:
                 return [ReserveResult(**row) for row in await self.fetch(_RESERVE, Jsonb(list(requests)))]
@@ -123,7 +126,17 @@ class Database:
                     raise
                 log.warning("reserve of %d failed (%s), trying again", len(requests), type(error).__name__)
                 await asyncio.sleep(random.uniform(0.01, 0.05) * attempt)  # noqa: S311
+            except psycopg.Error as error:
+                if len(requests) == 1:
+                    return [error]
+                return [result for request in requests for result in await self._reserve_alone(request)]
         raise AssertionError
+
+    async def _reserve_alone(self, request: dict[str, Any]) -> list[ReserveResult | Exception]:
+        try:
+            return await self.reserve_batch([request])
+        except (psycopg.Error, PoolTimeout) as error:
+            return [error]
 
     async def settle_batch(self, reports: Sequence[dict[str, Any]]) -> list[SettleResult]:
         """One result a report; raises when the batch failed as a whole."""

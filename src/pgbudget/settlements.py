@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
+
 from pgbudget.db import Database, SettleResult
 
 log = logging.getLogger("pgbudget.settlements")
@@ -67,25 +69,25 @@ class Settlements:
                     await self._book(batch)
                 except Exception as error:
                     log.warning("%d settlements wait (%s: %s)", len(self._queue), type(error).__name__, error)
-                    if len(batch) > 1 and not _is_outage(error):
+                    if not isinstance(error, psycopg.OperationalError):
                         await self._one_by_one(batch)
-                        wait = 0.1
-                    else:
-                        # Behind the others: one that cannot be booked must not stop those that can.
-                        self._queue.rotate(-len(batch))
-                        await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
-                        wait = min(wait * 2, _MAX_WAIT)
+                    await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
+                    wait = min(wait * 2, _MAX_WAIT)
                 else:
                     wait = 0.1
             self._idle.set()
 
     async def _one_by_one(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:
-        for entry in batch:
+        for report, future in batch:
             try:
-                await self._book([entry])
-            except Exception as error:
-                log.error("reservation %s cannot be settled: %s", entry[0].get("reservation_id"), error)
+                await self._book([(report, future)])
+            except psycopg.OperationalError:
                 self._queue.rotate(-1)
+            except Exception as error:
+                log.error("reservation %s cannot be settled as reported: %s", report.get("reservation_id"), error)
+                # What the database cannot take must not be lost: with nothing known, the whole hold is charged.
+                self._queue.popleft()
+                self._queue.append(({"reservation_id": report["reservation_id"], "outcome": "unknown"}, future))
 
     async def _book(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:
         """Book the entries at the head of the queue."""
@@ -97,8 +99,3 @@ class Settlements:
             self._booked(report["reservation_id"])
             if not future.done():
                 future.set_result(result)
-
-
-def _is_outage(error: Exception) -> bool:
-    sqlstate = getattr(error, "sqlstate", None)
-    return sqlstate is None or not str(sqlstate).startswith("LB")

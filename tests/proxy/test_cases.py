@@ -746,3 +746,32 @@ def test_an_idempotency_key_never_calls_or_charges_twice(
     assert httpx.post(url, timeout=30, **request).json()["error"]["code"] == "idempotency_conflict"
     assert simulator.calls() == 1
     assert world.spent() == STANDARD
+
+
+# What one caller or provider sends must not spoil the calls that share its batch.
+
+
+@STREAMED
+def test_text_that_the_database_cannot_take_harms_nobody(
+    world: World, gateway: Gateway, simulator: Simulator, stream: bool
+) -> None:
+    key = world.key(10**9)
+    nasty: list[dict[str, Any]] = [
+        {"ids": ["a\0b"], "model": "m\0"},
+        {"raw_body": '{"id": "\\ud800", "choices": [], "usage": {"prompt_tokens": NaN, "completion_tokens": 1}}'},
+        {"raw_body": '{"choices": [], "usage": {"prompt_tokens": "\\u0000", "completion_tokens": 1}}'},
+        {"raw_body": '{"choices": [], "error": {"message": "\\u0000\\ud800"}}'},
+        {"raw_sse": 'data: {"id": "\\u0000", "choices": [], "usage": {"prompt_tokens": Infinity}}\n\ndata: [DONE]\n\n'},
+        {"usage": {"prompt_tokens": 10**9, "completion_tokens": 10**12, "total_tokens": 10**12}},
+        {"usage": {"prompt_tokens": [1], "completion_tokens": {"a": "\0"}}},
+    ]
+    with ThreadPoolExecutor(16) as pool:
+        bad = [pool.submit(gateway.chat, key, behaviour, stream=stream) for behaviour in nasty * 3]
+        odd = [pool.submit(gateway.chat, key, None, model=name, stream=stream) for name in ("t-mini\0", "m" * 300)]
+        good = [pool.submit(gateway.chat, key, None, stream=stream) for _ in range(20)]
+        assert [call.result().status_code for call in good] == [200] * 20
+        assert [call.result().status_code for call in odd] == [400, 400]
+        assert [call.result().status_code for call in bad] == [200] * len(bad)
+    entries = settled(world, key, 20 + len(bad))
+    assert sum(e["amount"] == STANDARD and e["source"] == "usage" for e in entries) >= 20
+    assert world.verify() == []

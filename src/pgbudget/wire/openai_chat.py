@@ -44,8 +44,8 @@ def read(body: Any) -> ChatRequest:
         if name in body:
             raise InvalidRequest(f"{name} is not accepted: keys and hosts are the gateway's", name)
     model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise InvalidRequest("model must be a string", "model")
+    if not isinstance(model, str) or not 1 <= len(model) <= 200 or not model.isprintable():
+        raise InvalidRequest("model must be a name of 1 to 200 printable characters", "model")
     if not isinstance(body.get("messages"), list):
         raise InvalidRequest("messages must be an array", "messages")
     caps = {n: _count(body, n, _MAX_CAP) for n in ("max_completion_tokens", "max_tokens")}
@@ -187,10 +187,11 @@ class Meter:
             self.usage = merge(self.usage, groq.get("usage"))
         if answer.get("error"):
             self.failed = True
-            self.note["error"] = json.dumps(answer["error"])
+            self.note["error"] = json.dumps(answer["error"])[:200]
         for name, field in (("response_model", "model"), ("provider_request_id", "id")):
             if isinstance(answer.get(field), str):
-                self.note.setdefault(name, answer[field])
+                # Kept short and harmless: the database takes neither NUL nor half a surrogate pair.
+                self.note.setdefault(name, answer[field][:200].encode("ascii", "replace").decode().replace("\0", "?"))
         choices = answer.get("choices")
         if not isinstance(choices, list):
             return

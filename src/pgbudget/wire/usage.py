@@ -30,7 +30,7 @@ def is_empty(usage: dict[str, Any] | None) -> bool:
 def charge_kinds(usage: dict[str, Any]) -> dict[str, Any]:
     """Charge kinds with their quantities.
 
-    A number that cannot be one is passed on as it is: the database rejects it and charges the whole hold.
+    A number that cannot be one is passed on as text: the database rejects it and charges the whole hold.
     """
     details = _dict(usage, "prompt_tokens_details")
     completion_details = _dict(usage, "completion_tokens_details")
@@ -51,7 +51,7 @@ def charge_kinds(usage: dict[str, Any]) -> dict[str, Any]:
     }
     for value in numbers.values():
         if type(value) is not int or not 0 <= value <= _MAX:
-            return {"input": value if not isinstance(value, list | dict) else str(value)}
+            return {"input": ascii(value)[:100]}
     prompt, completion = numbers["prompt"], numbers["completion"]
     audio_in = numbers["audio_in"]
     hidden = max(numbers["total"] - prompt - completion, 0)
