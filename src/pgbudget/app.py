@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import psycopg
@@ -116,6 +117,9 @@ def create_app(config: Config) -> Starlette:
 
 def serve(config: Config, host: str, port: int) -> None:
     """Run the gateway until SIGTERM or SIGINT: then stop accepting, let calls end, book their settlements, exit."""
+    # The server handles these itself and then passes them on: an orderly end is no death by a signal.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     server = uvicorn.Server(
         uvicorn.Config(
             create_app(config),

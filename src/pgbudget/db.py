@@ -19,6 +19,7 @@ from pgbudget.errors import STATUS, EnforcementUnavailable, Refused
 log = logging.getLogger("pgbudget.db")
 
 _RESERVE_TRIES = 4
+_TIMED_OUT = (PoolTimeout, psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class Database:
             max_size=pool_size,
             timeout=timeout,
             open=False,
-            reconnect_timeout=float("inf"),
+            # Short: given up, the pool tries anew for the next caller; otherwise its pauses would grow with the outage.
+            reconnect_timeout=1,
             check=AsyncConnectionPool.check_connection,
             kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row, "connect_timeout": 5},
         )
@@ -121,8 +123,8 @@ class Database:
             try:
                 return [ReserveResult(**row) for row in await self.fetch(_RESERVE, Jsonb(list(requests)))]
             except (psycopg.OperationalError, psycopg.errors.TransactionRollback) as error:
-                # A pool time-out is not tried again: its five seconds are all that a caller should wait.
-                if isinstance(error, PoolTimeout) or attempt == _RESERVE_TRIES:
+                # A time-out is not tried again: it is all that a caller, and those behind it, should wait.
+                if isinstance(error, _TIMED_OUT) or attempt == _RESERVE_TRIES:
                     raise
                 log.warning("reserve of %d failed (%s), trying again", len(requests), type(error).__name__)
                 await asyncio.sleep(random.uniform(0.01, 0.05) * attempt)  # noqa: S311

@@ -20,7 +20,7 @@ from pgbudget.db import Database, SettleResult
 log = logging.getLogger("pgbudget.settlements")
 
 _MAX_BATCH = 100
-_MAX_WAIT = 10.0
+_MAX_WAIT = 2.0
 
 Report = dict[str, Any]
 
