@@ -30,7 +30,8 @@ def seed_simulator(connection: psycopg.Connection[Any], account: str = "simulato
         connection.execute("select budget.set_model('simulator', %s, %s, %s)", (model, context, output))
         lines = json.dumps([{"kind": kind, "usd": usd} for kind, usd in rates.items()])
         connection.execute(
-            "select budget.review_price(budget.add_price('simulator', %s, %s, p_source => 'made up'), 'pgbudget')",
+            # In force from long ago, so that a clock stopped at any moment finds it.
+            "select budget.review_price(budget.add_price('simulator', %s, %s, '2020-01-01T00:00:00Z', 'made up'), 'pgbudget')",
             (model, lines),
         )
         connection.execute("select budget.set_route(null, %s, 'simulator', %s)", (model, account))
