@@ -226,7 +226,7 @@ def main() -> None:
     except (_Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError) as error:
         _fail(str(error))
     except psycopg.OperationalError as error:
-        _fail(f"the database cannot be reached: {str(error).strip()}")
+        _fail(f"the database cannot be reached: {' '.join(str(error).split())}")
     except psycopg.Error as error:
         hint = f" ({error.diag.message_hint})" if error.diag.message_hint else ""
         _fail(f"{error.diag.message_primary or error}{hint}")
