@@ -19,7 +19,7 @@ insert into budget_internal.charge_kinds (kind, direction, fallback_kind, featur
 ('cache_write_5m', 'input', null, 'cache_write_5m'),
 ('cache_write_1h', 'input', null, 'cache_write_1h'),
 ('audio_in', 'input', null, 'audio_in'),
-('image_in', 'input', null, 'image_in'),
+('image_in', 'input', 'input', 'image_in'),
 ('output', 'output', null, null),
 ('reasoning', 'output', 'output', null),
 ('audio_out', 'output', null, 'audio_out'),

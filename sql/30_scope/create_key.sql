@@ -16,7 +16,9 @@ begin
   perform budget_internal.check_options('options', p_options, array[
     'expires_at', 'allowed_models', 'request_ceiling_usd', 'default_max_output_tokens', 'max_output_tokens'
   ]);
-  if jsonb_typeof(p_options -> 'allowed_models') = 'array' then
+  if jsonb_typeof(p_options -> 'allowed_models') = 'array' and not exists (
+    select 1 from jsonb_array_elements(p_options -> 'allowed_models') m where jsonb_typeof(m) <> 'string'
+  ) then
     v_models := array(select jsonb_array_elements_text(p_options -> 'allowed_models'));
   elsif p_options ->> 'allowed_models' is not null then
     perform budget_internal.fail('LB101', 'allowed_models must be an array of model names', '');

@@ -21,7 +21,15 @@ begin
       ) as amount
       from size s
     )
-    select case when count(*) = count(amount) then max(amount) end from cost
+    select case when count(*) = count(amount) and not exists (
+      -- What a request may use must have a price: it is never held as zero.
+      select 1
+      from budget_internal.charge_kinds k
+      where k.feature = any (p_features) and k.fallback_kind is null and not exists (
+        select 1 from budget_internal.price_rates r
+        where r.price_id = p_price_id and r.variant = p_variant and r.kind = k.kind
+      )
+    ) then max(amount) end from cost
   );
 end
 $$;

@@ -9,13 +9,14 @@ as $$
 begin
   return (
     with reachable as (
-      select r.kind, k.direction, max(r.scaled) as scaled
+      -- Of each kind the rate in force at this size, as price_usage takes it.
+    select distinct on (r.kind) r.kind, k.direction, r.scaled
       from budget_internal.price_rates r
       join budget_internal.charge_kinds k on k.kind = r.kind
       where r.price_id = p_price_id and r.variant = p_variant
         and (r.above_input_tokens = 0 or r.above_input_tokens < p_input_tokens)
         and (k.feature is null or k.feature = any (p_features))
-      group by r.kind, k.direction
+      order by r.kind, r.above_input_tokens desc
     ), dearest as (
       select distinct on (direction) direction, kind from reachable where direction <> 'fee' order by direction, scaled desc, kind
     )

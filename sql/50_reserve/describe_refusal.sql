@@ -19,7 +19,10 @@ begin
   p_result.resets_at := case when isfinite(p_slot.ends_at) then p_slot.ends_at end;
   p_result.retry_after_seconds := case p_result.code
     when 'budget_busy' then 2
-    when 'budget_exceeded' then least(ceil(extract(epoch from p_result.resets_at - p_now)), 2147483647)::integer
+    when 'budget_exceeded' then case
+      when p_result.resets_at is not null
+        then greatest(1, least(ceil(extract(epoch from p_result.resets_at - p_now)), 2147483647))::integer
+    end
   end;
   v_name := format('the %s budget of %s %s', p_result.budget_name, p_result.scope_kind, to_json(p_result.scope_name));
   p_result.message := case p_result.code

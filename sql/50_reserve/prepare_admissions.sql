@@ -10,11 +10,15 @@ as $$
   ), asked as (
     select
       i.item, i.request ->> 'key' as key, i.request ->> 'model' as model,
-      (i.request ->> 'input_tokens')::bigint as input_tokens,
-      (i.request ->> 'max_output_tokens')::bigint as max_output_tokens,
-      coalesce((i.request #>> '{options,n}')::integer, 1) as choices,
+      (i.request ->> 'input_tokens')::numeric::bigint as input_tokens,
+      (i.request ->> 'max_output_tokens')::numeric::bigint as max_output_tokens,
+      coalesce((i.request #>> '{options,n}')::numeric::integer, 1) as choices,
       i.request ->> 'request_id' as request_id,
-      i.request #>> '{options,body_hash}' as body_hash,
+      -- Who gives no hash of the body is held to what was asked.
+      coalesce(i.request #>> '{options,body_hash}', md5(jsonb_build_array(
+        i.request -> 'model', i.request -> 'input_tokens', i.request -> 'max_output_tokens', i.request #> '{options,n}',
+        i.request #> '{options,features}'
+      )::text)) as body_hash,
       i.request #>> '{options,holder}' as holder,
       coalesce(array(select jsonb_array_elements_text(i.request #> '{options,features}')), '{}') as features
     from item i
@@ -91,7 +95,7 @@ as $$
         when c.disabled_at is not null then 'key_disabled'
         when c.expires_at <= p_now then 'key_expired'
         when cardinality(c.chain) = 0 or cardinality(c.budget_ids) > 10 then 'budget_config_invalid'
-        when c.model <> all (c.allowed_models) then 'model_not_allowed'
+        when c.allowed_models is not null and (c.model = any (c.allowed_models)) is not true then 'model_not_allowed'
         when c.route_ids is null then 'model_not_found'
         when c.require_output_limit and c.max_output_tokens is null and c.default_max_output_tokens is null
           and c.policy_max_output_tokens is null then 'output_limit_required'

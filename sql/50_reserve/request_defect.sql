@@ -1,6 +1,6 @@
 -- budget_internal.request_defect: what is wrong with one request of a batch; null when it can be read.
 create or replace function budget_internal.request_defect(p_request jsonb) returns text
-language plpgsql immutable
+language plpgsql stable
 as $$
 declare
   v_options jsonb;
@@ -53,9 +53,11 @@ begin
         end if;
       when 'features' then
         if jsonb_typeof(v_value) <> 'array' or exists (
-          select 1 from jsonb_array_elements(v_value) f where jsonb_typeof(f) <> 'string'
+          select 1 from jsonb_array_elements(v_value) f
+          where jsonb_typeof(f) <> 'string'
+            or not exists (select 1 from budget_internal.charge_kinds k where k.feature = f #>> '{}')
         ) then
-          return 'features must be an array of strings';
+          return 'features must be an array of features that are priced apart';
         end if;
       when 'body_hash', 'holder' then
         if jsonb_typeof(v_value) <> 'string' or length(v_value #>> '{}') > 200 then

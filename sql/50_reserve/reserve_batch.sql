@@ -82,8 +82,9 @@ begin
   select
     coalesce(array_agg(p.period_id order by s.slot), '{}'), coalesce(array_agg(p.spent_nano_usd::bigint order by s.slot), '{}'),
     coalesce(array_agg(p.held_nano_usd::bigint order by s.slot), '{}'),
-    -- A budget deleted since it was looked up limits nothing any more.
-    coalesce(array_agg(case when b.deleted_at is null then b.limit_nano_usd::bigint end order by s.slot), '{}')
+    -- A budget that was deleted or replaced since it was looked up still decides on this call: its successor is not in
+    -- the chain, so to let go of it would be to let the call go unbudgeted.
+    coalesce(array_agg(b.limit_nano_usd::bigint order by s.slot), '{}')
   into v_period_ids, v_spent, v_held, v_limits
   from unnest(v_slots) with ordinality s (lock_key, org_id, budget_id, starts_at, ends_at, slot)
   join budget_internal.periods p on p.budget_id = s.budget_id and p.starts_at = s.starts_at

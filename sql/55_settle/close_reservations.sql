@@ -36,7 +36,7 @@ begin
       select r.ordinality, r.value
       from jsonb_array_elements(p_reports) with ordinality r
       where r.ordinality <> all (v_done) and r.value ->> 'outcome' <> 'stale'
-      order by r.ordinality
+      order by r.value ->> 'reservation_id', r.ordinality
     loop
       return next budget_internal.settle_ended(v_item::integer, v_report, v_now);
     end loop;

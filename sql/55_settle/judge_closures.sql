@@ -1,5 +1,5 @@
 -- budget_internal.judge_closures: what each reported reservation is charged. Called under the locks; changes nothing.
---   released              nothing, when nothing can have been spent
+--   released, unsent      nothing, when nothing can have been spent; unsent: the request id may be used again
 --   finished, estimated   the pinned price of the usage; an estimate never passes the hold, but never falls below
 --                         the usage that was seen (usage_seen)
 --   unknown, stale        the whole hold, provisional
@@ -36,9 +36,9 @@ as $$
   ), classed as (
     select p.*,
       case
-        when p.outcome = 'released' and p.usage is null then 'released'
+        when p.outcome in ('released', 'unsent') and p.usage is null then 'released'
         when p.outcome in ('unknown', 'stale') or p.usage is null then 'charged'
-        when p.usage_defect is not null or p.cost is null or p.cost > 1000000000000000 then 'charged'
+        when p.usage_defect is not null or p.seen_defect is not null or p.cost is null or p.cost > 1000000000000000 then 'charged'
         else 'settled'
       end::budget.entry_kind as kind
     from priced p
@@ -66,7 +66,9 @@ as $$
     c.item, c.reservation_id, c.org_id, c.kind,
     case c.kind
       when 'released' then 0
-      when 'charged' then c.reserved_nano_usd::bigint
+      when 'charged' then greatest(
+        c.reserved_nano_usd, case when c.seen_cost <= 1000000000000000 then c.seen_cost end
+      )::bigint
       else (case
         when c.outcome = 'finished' then c.cost
         else greatest(

@@ -13,12 +13,16 @@ declare
   v_usage jsonb := nullif(nullif(p_report -> 'usage', 'null'), '{}');
   v_entry budget_internal.ledger_entries;
   v_correction budget_internal.ledger_entries;
+  v_seen jsonb := nullif(nullif(p_report -> 'usage_seen', 'null'), '{}');
+  v_seen_cost numeric;
   v_cost numeric;
   v_changed bigint;
 begin
+  -- The row lock lets one report at a time look for a correction: a reservation without budgets has no period locks.
   select l.* into v_entry
   from budget_internal.ledger_entries l
-  where l.reservation_id = v_id and l.kind <> 'trued_up';
+  where l.reservation_id = v_id and l.kind <> 'trued_up'
+  for update;
   if v_entry.reservation_id is null then
     return row(p_item, 'rejected', 'unknown_reservation', format('there is no reservation %s', v_id), v_id, null, null, false, null, '{}')::budget.settle_result;
   end if;
@@ -27,12 +31,15 @@ begin
   where l.reservation_id = v_id and l.kind = 'trued_up';
 
   if v_correction.reservation_id is null and v_entry.kind = 'charged' then
-    if v_outcome = 'released' and v_usage is null then
+    if v_outcome in ('released', 'unsent') and v_usage is null then
       v_cost := 0;
     elsif v_outcome in ('finished', 'estimated') and v_usage is not null and budget_internal.usage_defect(v_usage) is null then
       v_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_usage);
       if v_outcome = 'estimated' then
-        v_cost := least(v_cost, v_entry.reserved_nano_usd);
+        if v_seen is not null and budget_internal.usage_defect(v_seen) is null then
+          v_seen_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_seen);
+        end if;
+        v_cost := greatest(least(v_cost, v_entry.reserved_nano_usd), v_seen_cost);
       end if;
     end if;
     if v_cost > 1000000000000000 then

@@ -12,8 +12,8 @@ begin
   if coalesce(p_report ->> 'reservation_id', '') !~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then
     return 'reservation_id must be a UUID';
   end if;
-  if coalesce(p_report ->> 'outcome', '') not in ('finished', 'estimated', 'unknown', 'released') then
-    return 'outcome must be finished, estimated, unknown or released';
+  if coalesce(p_report ->> 'outcome', '') not in ('finished', 'estimated', 'unknown', 'released', 'unsent') then
+    return 'outcome must be finished, estimated, unknown, released or unsent';
   end if;
   if v_cost <> 'null' and (jsonb_typeof(v_cost) <> 'number' or v_cost::numeric < 0 or v_cost::numeric > 9000000000) then
     return 'provider_cost_usd must be an amount from 0 to 9000000000';

@@ -33,6 +33,10 @@ begin
     into v_result.charged, v_result.failed
     from budget_internal.close_reservations(v_reports) c;
   exception when others then
+    -- Waiting too long, a deadlock, a server going down: no fault of the rows, and no try of theirs.
+    if sqlstate !~ '^(22|23|LB)' then
+      raise;
+    end if;
     -- One row broke the batch in a way that judging did not foresee: row by row, each on its own.
     v_result.charged := 0;
     v_result.failed := 0;
@@ -43,6 +47,9 @@ begin
         from budget_internal.close_reservations(jsonb_build_array(v_report)) c;
         v_result.charged := v_result.charged + v_ended;
       exception when others then
+        if sqlstate !~ '^(22|23|LB)' then
+          raise;
+        end if;
         v_result.failed := v_result.failed + 1;
         perform budget_internal.defer_closures(
           array[row(

@@ -50,7 +50,7 @@ def create_app(config: Config) -> Starlette:
             yield
         finally:
             upkeep.cancel()
-            await plane.settlements.stop(config.shutdown_seconds)
+            await plane.settlements.stop(min(config.shutdown_seconds, 10))
             plane.heartbeats.stop()
             await upstream.close()
             await database.close()

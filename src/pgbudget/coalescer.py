@@ -45,7 +45,13 @@ class Coalescer(Generic[Item, Result]):
         self._waiting.append((item, future))
         if self._flight is None:
             self._flight = asyncio.create_task(self._fly())
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Cancelled when its result was there already, just not fetched.
+            if future.done() and not future.cancelled() and future.exception() is None and self._orphaned is not None:
+                self._orphaned(item, future.result())
+            raise
 
     async def finish(self) -> None:
         """Wait until nothing is in flight."""

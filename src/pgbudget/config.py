@@ -18,6 +18,7 @@ PGBUDGET_RECONCILE_SECONDS      how often stale reservations are looked for; 0: 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgbudget.wire.providers import provider
+
+log = logging.getLogger("pgbudget.config")
 
 
 class ConfigError(Exception):
@@ -87,5 +90,8 @@ class Config:
         url = self.environment.get(f"{prefix}_URL") or provider(provider_name).base_url
         key = self.environment.get(f"{prefix}_KEY")
         if not key and (path := self.environment.get(f"{prefix}_KEY_FILE")):
-            key = Path(path).read_text("utf-8").strip()
+            try:
+                key = Path(path).read_text("utf-8").strip()
+            except OSError as error:
+                log.error("the key file of account %s cannot be read: %s", name, error.strerror)
         return Account(url.rstrip("/"), key) if url and key else None

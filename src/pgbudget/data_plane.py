@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from pgbudget.coalescer import Coalescer, Overloaded
 from pgbudget.config import Account, Config
-from pgbudget.db import Database, ReserveResult, SettleResult, as_client_error
+from pgbudget.db import Database, ReserveResult, SettleResult, as_client_error, was_lost
 from pgbudget.errors import AlreadyCalled, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
 from pgbudget.heartbeats import Heartbeats
 from pgbudget.http import ClientGone, Headers, header, read_body, respond_error, usd, virtual_key
@@ -34,6 +34,8 @@ log = logging.getLogger("pgbudget.calls")
 
 _MAX_ANSWER = 256 << 20
 _SIMULATOR = "simulator"
+#: How long an answer waits for its own settlement, where the caller asked for it.
+_COST_SECONDS = 5
 
 
 class DataPlane:
@@ -55,7 +57,7 @@ class DataPlane:
         except Overloaded:
             raise EnforcementUnavailable("too many requests wait for their budgets; try again shortly", retry_after=1) from None
         except (psycopg.Error, PoolTimeout) as error:
-            if isinstance(error, psycopg.OperationalError) and not isinstance(error, PoolTimeout):
+            if isinstance(error, psycopg.OperationalError) and was_lost(error):
                 self._give_back(request)
             raise as_client_error(error) from error
         if result.status == "granted":
@@ -97,7 +99,7 @@ class DataPlane:
         """The caller was gone when its hold was granted: nothing was sent, so nothing was spent."""
         if result.status == "granted":
             self.settlements.add(
-                {"reservation_id": str(result.reservation_id), "outcome": "released", "note": {"reason": "caller gone"}}
+                {"reservation_id": str(result.reservation_id), "outcome": "unsent", "note": {"reason": "caller gone"}}
             )
 
 
@@ -165,6 +167,7 @@ class Call:
         self._outcome = ""
         self._status = 0
         self._started = time.monotonic()
+        self._sent = False
         self._client_gone = False
         self._response_started = False
         self.reservation_id = str(grant.reservation_id)
@@ -178,7 +181,7 @@ class Call:
             route = self._grant.routes[0]
             account = self._plane.config.account(route["account"], route["provider"])
             if account is None:
-                self._end("released", note={"reason": "account not configured"})
+                self._end("unsent", note={"reason": "account not configured"})
                 raise UpstreamFailed(f"the provider account {route['account']} has no URL or key in the gateway's environment")
             body = openai_chat.rewrite(
                 self._request, route["provider"], route["upstream_model"], self._grant.granted_output_tokens or 0
@@ -210,11 +213,12 @@ class Call:
             deadline.reschedule(asyncio.get_running_loop().time() + self._plane.config.drain_seconds)
 
     async def _forward(self, account: Account, body: bytes, simulated: bool, send: Send) -> None:
+        self._sent = True
         try:
             async with asyncio.timeout(self._plane.config.first_byte_seconds):
                 response = await self._plane.upstream.post(account, openai_chat.PATH, body, self._headers, simulated)
         except NotSent:
-            self._end("released", note={"reason": "not sent"})
+            self._end("unsent", note={"reason": "not reached"})
             raise UpstreamFailed("the provider could not be reached; nothing was charged") from None
         except Broken:
             self._conclude(broken=True)
@@ -293,7 +297,14 @@ class Call:
         meter = self._meter
         kinds = meter.kinds()
         note = dict(meter.note)
-        if kinds is not None and not meter.failed and (meter.finished or not broken):
+        if not self._sent:
+            self._end("unsent", note=note)
+        elif (
+            kinds is not None
+            and meter.finished
+            and not meter.failed
+            and (kinds.get("output", 1) or kinds.get("audio_out") or not meter.output_bytes)
+        ):
             self._end("finished", usage=kinds, note=note)
         elif meter.failed and kinds is None and meter.output_bytes == 0:
             self._end("released", note=note)
@@ -315,8 +326,11 @@ class Call:
 
     async def _cost(self) -> Any:
         assert self._report is not None
-        result = await asyncio.shield(self._report)
-        return f"{usd(result.charged_nano_usd or 0):f}"
+        try:
+            result = await asyncio.wait_for(asyncio.shield(self._report), _COST_SECONDS)
+        except TimeoutError:
+            return "pending"
+        return "pending" if result.charged_nano_usd is None else f"{usd(result.charged_nano_usd):f}"
 
 
 def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -19,6 +19,8 @@ from pgbudget.errors import STATUS, EnforcementUnavailable, Refused
 log = logging.getLogger("pgbudget.db")
 
 _RESERVE_TRIES = 4
+#: Lock time-out and statement time-out: rolled back, nothing is left behind.
+_WAITED_TOO_LONG = ("55P03", "57014")
 _TIMED_OUT = (PoolTimeout, psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 
 
@@ -119,13 +121,19 @@ class Database:
 
         A batch that the database cannot take is sent one by one, so that only the one that is at fault fails.
         """
+        lost: psycopg.OperationalError | None = None
         for attempt in range(1, _RESERVE_TRIES + 1):
             try:
                 return [ReserveResult(**row) for row in await self.fetch(_RESERVE, Jsonb(list(requests)))]
-            except (psycopg.OperationalError, psycopg.errors.TransactionRollback) as error:
-                # A time-out is not tried again: it is all that a caller, and those behind it, should wait.
+            except psycopg.OperationalError as error:
+                if len(requests) > 1 and error.sqlstate in _WAITED_TOO_LONG:
+                    # One chain is stuck: the calls on other chains must not share its fate.
+                    return [r for part in await asyncio.gather(*map(self._reserve_alone, requests)) for r in part]
+                # A time-out is not tried again: it is all that a caller, and those behind it, should wait. What an earlier
+                # try may have left behind is told by the earlier error.
                 if isinstance(error, _TIMED_OUT) or attempt == _RESERVE_TRIES:
-                    raise
+                    raise lost or error from None
+                lost = lost or (error if was_lost(error) else None)
                 log.warning("reserve of %d failed (%s), trying again", len(requests), type(error).__name__)
                 await asyncio.sleep(random.uniform(0.01, 0.05) * attempt)  # noqa: S311
             except psycopg.Error as error:
@@ -148,6 +156,11 @@ class Database:
         """Which of the reservations are still alive."""
         rows = await self.fetch("select reservation_id, alive from budget.heartbeat(%s::uuid[])", list(reservation_ids))
         return {row["reservation_id"]: row["alive"] for row in rows}
+
+
+def was_lost(error: psycopg.Error) -> bool:
+    """Whether the connection was lost, so that it is not known if the statement was committed."""
+    return not isinstance(error, PoolTimeout) and (error.sqlstate is None or error.sqlstate.startswith(("08", "57P")))
 
 
 def as_client_error(error: Exception) -> Exception:

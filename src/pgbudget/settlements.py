@@ -59,22 +59,26 @@ class Settlements:
             self._worker.cancel()
 
     async def _work(self) -> None:
-        wait = 0.1
+        wait, size = 0.1, _MAX_BATCH
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._queue:
-                batch = [self._queue[i] for i in range(min(_MAX_BATCH, len(self._queue)))]
+                batch = [self._queue[i] for i in range(min(size, len(self._queue)))]
                 try:
                     await self._book(batch)
                 except Exception as error:
                     log.warning("%d settlements wait (%s: %s)", len(self._queue), type(error).__name__, error)
-                    if not isinstance(error, psycopg.OperationalError):
+                    if isinstance(error, psycopg.OperationalError):
+                        # If one chain is stuck, ever smaller batches let the others by.
+                        self._queue.rotate(-len(batch))
+                        size = max(1, len(batch) // 2)
+                    else:
                         await self._one_by_one(batch)
                     await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
                     wait = min(wait * 2, _MAX_WAIT)
                 else:
-                    wait = 0.1
+                    wait, size = 0.1, min(size * 2, _MAX_BATCH)
             self._idle.set()
 
     async def _one_by_one(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:
@@ -92,6 +96,8 @@ class Settlements:
     async def _book(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:
         """Book the entries at the head of the queue."""
         results = await self._database.settle_batch([report for report, _ in batch])
+        if len(results) != len(batch):
+            raise RuntimeError(f"{len(batch)} reports, {len(results)} results")
         for (report, future), result in zip(batch, results, strict=True):
             self._queue.popleft()
             if result.status in ("rejected", "deferred"):

@@ -19,6 +19,8 @@ _MAX_CAP = 2**63 - 1
 _MAX_CHOICES = 128
 # A body must not choose where it goes or with which key.
 _FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", "extra_headers")
+# Nor which models or paid extras beside the one that was priced.
+_UNPRICED = ("models", "route", "provider", "plugins", "transforms", "search_parameters")
 _TIERS = (None, "auto", "default")
 
 
@@ -43,6 +45,9 @@ def read(body: Any) -> ChatRequest:
     for name in _FORBIDDEN:
         if name in body:
             raise InvalidRequest(f"{name} is not accepted: keys and hosts are the gateway's", name)
+    for name in _UNPRICED:
+        if name in body:
+            raise InvalidRequest(f"{name} is not accepted: it can change what the call costs", name)
     model = body.get("model")
     if not isinstance(model, str) or not 1 <= len(model) <= 200 or not model.isprintable():
         raise InvalidRequest("model must be a name of 1 to 200 printable characters", "model")
@@ -115,7 +120,7 @@ class Meter:
         """Meter a body that is not streamed; returns whether it could be read."""
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         if not isinstance(answer, dict):
             return False
@@ -165,7 +170,7 @@ class Meter:
             return event.raw
         try:
             chunk = json.loads(event.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             self.output_bytes += len(event.data)
             return event.raw
         if not isinstance(chunk, dict):
@@ -177,7 +182,7 @@ class Meter:
             usage = chunk.pop("usage")
             if usage and chunk.get("choices") == []:
                 return b""
-            return b"data: " + strict_json.dumps(chunk) + b"\n\n"
+            return b"data: " + _dumps(chunk) + b"\n\n"
         return event.raw
 
     def _object(self, answer: dict[str, Any]) -> None:
@@ -203,6 +208,14 @@ class Meter:
             message = choice.get("delta") or choice.get("message")
             if isinstance(message, dict):
                 self.output_bytes += _text_bytes({k: v for k, v in message.items() if k not in ("role", "annotations")})
+
+
+def _dumps(chunk: dict[str, Any]) -> bytes:
+    """A provider's chunk as JSON, whatever it is made of: what came in as escapes goes out as escapes."""
+    try:
+        return strict_json.dumps(chunk)
+    except ValueError:
+        return json.dumps(chunk, separators=(",", ":")).encode("ascii")
 
 
 def _text_bytes(value: Any) -> int:
