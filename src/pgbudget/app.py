@@ -129,6 +129,9 @@ def serve(config: Config, host: str, port: int) -> None:
             server_header=False,
             log_config=None,
             timeout_graceful_shutdown=int(config.shutdown_seconds),
+            # Longer than clients (httpx and the SDKs on it: 5) and load balancers (mostly 60) keep theirs: who closes first
+            # must be the one that sends, or a request meets a connection that is being closed, and is lost.
+            timeout_keep_alive=75,
             backlog=4096,
         )
     )

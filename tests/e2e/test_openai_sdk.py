@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from http.client import HTTPConnection
 from typing import Any
 
 import openai
@@ -152,6 +154,16 @@ def test_an_async_stream_that_is_left_is_not_free(world: World, gateway: Gateway
     asyncio.run(run())
     # Read on to its end, within the time to drain: the real usage.
     assert spent(world) == STANDARD
+
+
+def test_an_idle_connection_is_kept_longer_than_the_sdk_keeps_it(gateway: Gateway) -> None:
+    # httpx, and the SDK on it, use a connection again for 5 seconds: closed by then, the next request would be lost.
+    connection = HTTPConnection("127.0.0.1", gateway.port, timeout=7)
+    with contextlib.closing(connection):
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read()
+        with pytest.raises(TimeoutError):
+            connection.sock.recv(1)
 
 
 def test_models(world: World, gateway: Gateway) -> None:

@@ -266,6 +266,8 @@ def serve(host: str, port: int, defaults: dict[str, Any] | None = None, key: str
         access_log=False,
         log_config=None,
         timeout_graceful_shutdown=1,
+        # As providers do: longer than the gateway keeps its own.
+        timeout_keep_alive=75,
         backlog=4096,
     )
 
