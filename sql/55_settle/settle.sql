@@ -19,6 +19,6 @@ begin
 end
 $$;
 comment on function budget.settle(uuid, jsonb, text, numeric) is
-  'Settle one reservation: usage by charge kind, outcome finished, estimated, unknown or released. LB301 unknown, LB302 conflict.';
+  'Settle one reservation: usage by charge kind, outcome finished, estimated, unknown, released or unsent. LB301 unknown, LB302 conflict.';
 revoke all on function budget.settle(uuid, jsonb, text, numeric) from public;
 grant execute on function budget.settle(uuid, jsonb, text, numeric) to budget_gateway, budget_admin;

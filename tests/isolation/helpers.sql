@@ -30,7 +30,7 @@ begin
   select s.scope_id, c.secret
   from budget.create_key(v_org, 'p', 'k') c
   join budget_internal.scopes s on s.kind = 'org' and s.name = v_org;
-  perform budget.set_budget(v_org, 'key', 'k', p_micro_usd / 1000000::numeric, p_period);
+  perform budget.set_budget(v_org, 'key', 'k', p_micro_usd / 1000000::numeric, p_period, '{"name": "b"}');
 end
 $$;
 
@@ -87,6 +87,18 @@ returns table (request text, alive boolean)
 language sql
 as $$ select p_request_id, h.alive from budget.heartbeat(array[spec.id(p_request_id)]) h $$;
 
+create procedure spec.set_budget(p_micro_usd integer, p_period text default 'total')
+language plpgsql
+as $$
+begin
+  -- A second later, so that it counts as a change.
+  update spec.clock set at = at + interval '1 second';
+  perform budget.set_budget(s.name, 'key', 'k', p_micro_usd / 1000000::numeric, p_period, '{"name": "b"}')
+  from spec.world w
+  join budget_internal.scopes s on s.scope_id = w.org_id;
+end
+$$;
+
 create view spec.counters as
 select
   case when isfinite(p.starts_at) then to_char(p.starts_at at time zone 'UTC', 'Mon DD') else 'total' end as period,
@@ -94,7 +106,7 @@ select
 from budget_internal.periods p
 join budget_internal.budgets b on b.budget_id = p.budget_id
 join spec.world w on w.org_id = p.org_id
-order by p.starts_at;
+order by p.starts_at, p.period_id;
 
 create view spec.calls as
 select request, state, micro_usd

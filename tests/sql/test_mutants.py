@@ -174,7 +174,11 @@ def repeats_hold_once(world: World) -> None:
         return {"status": [r["status"] for r in world.rows("select * from budget.reserve_batch(%s)", json.dumps([item] * 2))]}
 
     assert _attempt(batch) == "['granted', 'granted_again']"
-    assert (world.spent(), world.held()) == (400, HOLD)
+    # A call that never left gives its id back.
+    unsent = world.reserve(key, request_id="z")["reservation_id"]
+    world.settle(unsent, None, "unsent")
+    assert _attempt(lambda: world.reserve(key, request_id="z")) == "granted"
+    assert (world.spent(), world.held()) == (400, 2 * HOLD)
 
 
 def prices_round_up_once(world: World) -> None:
@@ -237,6 +241,12 @@ def bad_usage_is_never_credited(world: World) -> None:
         settled = world.settle(world.reserve(key)["reservation_id"], usage, outcome)
         assert settled["charged_nano_usd"] == charged * 1000, (usage, outcome)
         assert settled["overrun"] is (charged > HOLD)
+    report = {
+        "reservation_id": str(world.reserve(key)["reservation_id"]),
+        "outcome": "unknown",
+        "usage_seen": {"output": 500},
+    }
+    assert world.one("select * from budget.settle_batch(%s)", json.dumps([report]))["charged_nano_usd"] == 2000 * 1000
     assert world.held() == 0
     assert world.verify() == []
 
@@ -252,6 +262,24 @@ def trues_up_once(world: World) -> None:
     ]
     assert outcomes == ["charged", "trued_up", "repeated", "LB302"]
     assert (world.spent(), world.held()) == (400, 0)
+    assert world.verify() == []
+
+
+def one_true_up_at_once(world: World) -> None:
+    """Of different late reports at once one counts, also where no budget's lock would order them."""
+    reservation = world.reserve(world.key())["reservation_id"]
+    world.settle(reservation, None, "unknown")
+
+    def call(connection: psycopg.Connection[Row], number: int) -> str:
+        def settle() -> Row:
+            query = "select status from budget.settle(%s, %s)"
+            row = connection.execute(query, (reservation, json.dumps({"output": number + 1}))).fetchone()
+            assert row is not None
+            return row
+
+        return _attempt(settle)
+
+    assert Counter(_at_once(world, 8, call)) == {"trued_up": 1, "LB302": 7}
     assert world.verify() == []
 
 
@@ -391,6 +419,7 @@ MUTANTS = [
         repeats_hold_once,
         (EARLIER, "where l.booked_at > p_now", "where false and l.booked_at > p_now"),
     ),
+    mutant("the id of an unsent call stays taken", repeats_hold_once, (EARLIER, " and l.outcome <> 'unsent'", "")),
     mutant(
         "a request id is not looked for within its batch",
         repeats_hold_once,
@@ -469,12 +498,31 @@ MUTANTS = [
     mutant(
         "what is unknown is free",
         bad_usage_is_never_credited,
-        (JUDGE, "when 'charged' then c.reserved_nano_usd::bigint", "when 'charged' then 0"),
+        (JUDGE, "when 'charged' then greatest(\n        c.reserved_nano_usd,", "when 'charged' then greatest(\n        0,"),
     ),
     mutant(
         "an overrun is cut at the hold",
         bad_usage_is_never_credited,
         (JUDGE, "c.outcome = 'finished' then c.cost", "c.outcome = 'finished' then least(c.cost, c.reserved_nano_usd)"),
+    ),
+    mutant(
+        "what was seen of an unknown call does not count",
+        bad_usage_is_never_credited,
+        (
+            JUDGE,
+            "c.reserved_nano_usd, case when c.seen_cost <= 1000000000000000 then c.seen_cost end\n      )::bigint",
+            "c.reserved_nano_usd, null)::bigint",
+        ),
+    ),
+    mutant(
+        "two reports look for a correction at once",
+        one_true_up_at_once,
+        (ENDED, "  for update;", ";"),
+        (
+            ENDED,
+            "  if v_correction.reservation_id is null and",
+            "  perform pg_sleep(0.05);\n  if v_correction.reservation_id is null and",
+        ),
     ),
     mutant(
         "every report trues up",
