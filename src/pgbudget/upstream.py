@@ -38,7 +38,9 @@ class Upstream:
 
     def __init__(self, config: Config) -> None:
         self._transport: httpx.AsyncBaseTransport = AiohttpTransport(
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=200)
+            # Short of the five seconds at which the hastiest servers close: a request on a connection that is being closed
+            # is lost, and counts as sent.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=200, keepalive_expiry=4)
         )
         self._timeout = {
             "connect": config.connect_seconds,
