@@ -188,6 +188,11 @@ class Call:
             )
             async with asyncio.timeout(self._plane.config.total_seconds) as deadline:
                 watcher = asyncio.create_task(self._watch(receive, deadline))
+                # A turn for the watcher: a client that left while its hold was taken needs no call any more.
+                await asyncio.sleep(0)
+                if self._client_gone:
+                    self._end("unsent", note={"reason": "caller gone"})
+                    return
                 await self._forward(account, body, route["provider"] == _SIMULATOR, send)
         except TimeoutError:
             self._conclude(broken=True)
@@ -241,7 +246,7 @@ class Call:
             # A refusal is certain with its status; what comes after cannot change it.
             self._end("released", note={"status": str(response.status_code)})
         try:
-            async for chunk in _chunks(response):
+            async for chunk in _chunks(response, self._plane.config.idle_seconds):
                 size += len(chunk)
                 if size > _MAX_ANSWER:
                     raise UpstreamFailed("the provider's answer is too large")
@@ -266,7 +271,7 @@ class Call:
     async def _stream(self, response: httpx.Response, send: Send) -> None:
         await self._start(send, response.status_code, [*returned_headers(response), *self._own_headers()])
         try:
-            async for chunk in _chunks(response):
+            async for chunk in _chunks(response, self._plane.config.idle_seconds):
                 if out := self._meter.stream(chunk):
                     await self._body(send, out, more=True)
         except (httpx.HTTPError, httpx.StreamError):
@@ -333,11 +338,22 @@ class Call:
         return "pending" if result.charged_nano_usd is None else f"{usd(result.charged_nano_usd):f}"
 
 
-def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The bytes of an answer as they come; decoded if the provider compressed them unasked."""
-    if response.headers.get("content-encoding", "identity") == "identity":
-        return response.aiter_raw()
-    return response.aiter_bytes()
+async def _chunks(response: httpx.Response, idle_seconds: float) -> AsyncIterator[bytes]:
+    """The bytes of an answer as they come, decoded if the provider compressed them unasked.
+
+    Raises :class:`httpx.ReadTimeout` when nothing comes for ``idle_seconds``.
+    """
+    plain = response.headers.get("content-encoding", "identity") == "identity"
+    pieces = response.aiter_raw() if plain else response.aiter_bytes()
+    while True:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise httpx.ReadTimeout("the provider fell silent") from None
+        yield piece
 
 
 def _numbers(result: ReserveResult) -> dict[str, Any]:

@@ -38,13 +38,15 @@ class Upstream:
 
     def __init__(self, config: Config) -> None:
         self._transport: httpx.AsyncBaseTransport = AiohttpTransport(
+            # 0: as many as there are calls (None would be the library's own hundred; budgets are what limits calls).
             # Short of the five seconds at which the hastiest servers close: a request on a connection that is being closed
             # is lost, and counts as sent.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=200, keepalive_expiry=4)
+            limits=httpx.Limits(max_connections=0, max_keepalive_connections=200, keepalive_expiry=4)
         )
         self._timeout = {
             "connect": config.connect_seconds,
-            "read": max(config.idle_seconds, config.first_byte_seconds),
+            # Until the first byte and between two pieces there are limits of their own, kept by the caller.
+            "read": None,
             "write": config.idle_seconds,
             "pool": config.connect_seconds,
         }

@@ -208,7 +208,7 @@ def test_hold_01_no_hold_is_left_behind(world: World, simulator: Simulator, stre
         hold = hold_of(world, gateway, stream=stream)
         key = world.key(20 * hold)
         for _ in range(15):
-            _leave_early(world, gateway, key, {"barrier": "never"}, stream)
+            _leave_early(simulator, gateway, key, {"barrier": "never"}, stream)
         if not stream:
             # What comes whole is waited for, since it will be billed; here it comes.
             wait_until(lambda: simulator.waiting("never") == 15)
@@ -233,21 +233,13 @@ def test_hold_01_no_hold_is_left_behind(world: World, simulator: Simulator, stre
         assert world.verify() == []
 
 
-def _leave_early(world: World, gateway: Gateway, key: str, simulate: dict[str, Any], stream: bool) -> None:
+def _leave_early(simulator: Simulator, gateway: Gateway, key: str, simulate: dict[str, Any], stream: bool) -> None:
     request = httpx.Request("POST", f"{gateway.url}/v1/chat/completions", **chat_request(key, simulate, stream=stream))
     lines = [b"POST /v1/chat/completions HTTP/1.1"] + [b": ".join(h) for h in request.headers.raw]
-    before = _calls_begun(world)
+    before = simulator.calls()
     with socket.create_connection(("127.0.0.1", gateway.port)) as client:
         client.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + request.content)
-        wait_until(lambda: _calls_begun(world) == before + 1, what="the hold")
-
-
-def _calls_begun(world: World) -> int:
-    return int(
-        world.value(
-            "select (select count(*) from budget_internal.reservations) + (select count(*) from budget_internal.ledger_entries)"
-        )
-    )
+        wait_until(lambda: simulator.calls() == before + 1, what="the call upstream")
 
 
 @STREAMED
@@ -775,3 +767,59 @@ def test_text_that_the_database_cannot_take_harms_nobody(
     entries = settled(world, key, 20 + len(bad))
     assert sum(e["amount"] == STANDARD and e["source"] == "usage" for e in entries) >= 20
     assert world.verify() == []
+
+
+@STREAMED
+def test_who_leaves_before_the_hold_is_taken_calls_nobody(
+    world: World, gateway: Gateway, simulator: Simulator, stream: bool
+) -> None:
+    key = world.key(10**6)
+    request = httpx.Request("POST", f"{gateway.url}/v1/chat/completions", **chat_request(key, stream=stream))
+    lines = [b"POST /v1/chat/completions HTTP/1.1"] + [b": ".join(h) for h in request.headers.raw]
+    with world.connect() as blocker, blocker.transaction():
+        # Reserve waits for this, at the first row that it writes.
+        blocker.execute("lock table budget_internal.periods in exclusive mode")
+        with socket.create_connection(("127.0.0.1", gateway.port)) as client:
+            client.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + request.content)
+            wait_until(
+                lambda: world.rows(
+                    "select 1 from pg_locks where not granted and relation = 'budget_internal.periods'::regclass"
+                )
+            )
+        # Answered only by who is still read from: the gateway has seen the other one leave by then.
+        assert httpx.get(f"{gateway.url}/healthz").status_code == 200
+    (entry,) = settled(world, key)
+    assert (entry["kind"], entry["outcome"], entry["amount"]) == ("released", "unsent", 0)
+    assert simulator.calls() == 0
+
+
+@STREAMED
+def test_any_number_of_calls_run_at_once(world: World, gateway: Gateway, simulator: Simulator, stream: bool) -> None:
+    key = world.key(10**9)
+    with ThreadPoolExecutor(130) as pool:
+        calls = [pool.submit(gateway.chat, key, {"barrier": "crowd"}, stream=stream) for _ in range(130)]
+        wait_until(lambda: simulator.waiting("crowd") == 130, 30, "all calls upstream")
+        simulator.open("crowd")
+        assert [call.result().status_code for call in calls] == [200] * 130
+    assert sum(e["amount"] for e in settled(world, key, 130)) == 130 * STANDARD
+
+
+@STREAMED
+def test_a_provider_that_falls_silent_is_given_up(world: World, simulator: Simulator, stream: bool) -> None:
+    with Gateway(world.gateway_dsn, simulator.url, idle_seconds="0.5", first_byte_seconds="0.5") as gateway:
+        key = world.key(10**6)
+        if stream:
+            with pytest.raises(httpx.RemoteProtocolError):
+                gateway.chat(key, {"silence_after_chunks": 3}, stream=True)
+            (entry,) = settled(world, key)
+            assert 100 + 3 * 4 <= entry["amount"] < entry["reserved_nano_usd"] // 1000
+            assert "estimated" in entry["flags"]
+        else:
+            assert gateway.chat(key, {"silence_after_chunks": 0}).status_code == 502
+            (entry,) = settled(world, key)
+            assert (entry["kind"], entry["amount_nano_usd"]) == ("charged", entry["reserved_nano_usd"])
+        # Slow is not silent: every piece begins the wait anew.
+        slow = world.key(10**6)
+        if stream:
+            assert gateway.chat(slow, {"completion_tokens": 5, "chunk_ms": 200}, stream=True).status_code == 200
+            assert settled(world, slow)[0]["amount"] == 100 + 5 * 4
