@@ -1,71 +1,186 @@
 """What the simulator generated and would bill: the ground truth of tests and benchmarks.
 
-Priced by its own rate card, in whole nano-USD, rounded up once a call; shares no code with what it checks.
+Priced by its own rate card, exactly, rounded up to whole nano-USD once a call; shares no code with what it checks.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections import deque
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final, Literal
 
-#: nano-USD a token: input, cached input, output.
-RATES = {
-    "t-mini": (1_000, 250, 4_000),
-    "t-pro": (5_000, 500, 30_000),
-    "c-son": (3_000, 300, 15_000),
-    "e-small": (20, 20, 0),
+#: Calls that are kept whole; older ones count in the totals only.
+KEPT: Final = 10_000
+
+#: running -> how it ended: answered, refused with an error, broken off by the simulator, or left by the client.
+State = Literal["running", "finished", "refused", "broken", "left"]
+
+
+def _pico(usd_per_million: str) -> int:
+    """A vendor's price, USD a million tokens, as pico-USD a token."""
+    pico = Decimal(usd_per_million) * 10**6
+    assert pico == int(pico)
+    return int(pico)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Prices of one model, pico-USD a token; ``output`` is None where it generates no text."""
+
+    input: int
+    cached: int
+    output: int | None
+
+    @classmethod
+    def of(cls, per_million: str) -> Price:
+        """Read ``input cached output`` in USD a million tokens; ``-`` for no output."""
+        fresh, cached, output = per_million.split()
+        return cls(_pico(fresh), _pico(cached), None if output == "-" else _pico(output))
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model of the rate card."""
+
+    max_output: int
+    price: Price
+    #: Above so many input tokens the whole call has the other price.
+    cliff: int | None = None
+    beyond: Price | None = None
+
+    def price_of(self, input_tokens: int) -> Price:
+        """The price of a call by its size."""
+        if self.cliff is not None and self.beyond is not None and input_tokens > self.cliff:
+            return self.beyond
+        return self.price
+
+
+RATES: Final = {
+    "t-mini": Model(16_384, Price.of("1 0.25 4")),
+    "t-pro": Model(32_768, Price.of("5 0.5 30")),
+    "c-son": Model(64_000, Price.of("3 0.3 15"), 200_000, Price.of("6 0.6 22.5")),
+    "e-small": Model(0, Price.of("0.02 0.02 -")),
 }
 
 
-@dataclass(slots=True)
-class Generated:
-    """One call: what was made of it so far. Billed from the moment that its body was read, as providers do."""
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call, and what was made of it so far. Costs nothing until the generation begins."""
 
-    id: str
     model: str
+    id: Any = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
     completion_tokens: int = 0
-    finished: bool = False
     billed: bool = False
-    request_headers: list[tuple[str, str]] = field(default_factory=list)
+    state: State = "running"
+    status: int | None = None
+    request_headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     request_body: Any = None
 
     @property
     def billed_nano_usd(self) -> int:
-        """What a provider charges for it."""
-        if not self.billed:
+        """What a provider charges for it; nothing for a model that is not on the rate card."""
+        model = RATES.get(self.model)
+        if not self.billed or model is None:
             return 0
-        rate_in, rate_cached, rate_out = RATES.get(self.model, (0, 0, 0))
-        fresh = self.prompt_tokens - self.cached_tokens
-        return fresh * rate_in + self.cached_tokens * rate_cached + self.completion_tokens * rate_out
+        price = model.price_of(self.prompt_tokens)
+        pico = (
+            (self.prompt_tokens - self.cached_tokens) * price.input
+            + self.cached_tokens * price.cached
+            + self.completion_tokens * (price.output or 0)
+        )
+        return -(-pico // 1000)
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON; headers as they came, the provider's key included."""
+        return {
+            "id": self.id,
+            "model": self.model,
+            "state": self.state,
+            "status": self.status,
+            "finished": self.state in ("finished", "refused"),
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "completion_tokens": self.completion_tokens,
+            "billed": self.billed,
+            "billed_nano_usd": self.billed_nano_usd,
+            "request_headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in self.request_headers],
+            "request_body": self.request_body,
+        }
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over calls."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost_nano_usd: int = 0
+
+    def add(self, call: Call) -> None:
+        """Count a call."""
+        self.requests += 1
+        self.input_tokens += call.prompt_tokens
+        self.cached_tokens += call.cached_tokens
+        self.output_tokens += call.completion_tokens
+        self.cost_nano_usd += call.billed_nano_usd
+
+    def plus(self, other: Totals) -> Totals:
+        """The sum of two."""
+        return Totals(*(getattr(self, name) + getattr(other, name) for name in Totals.__slots__))
+
+    def shown(self) -> dict[str, int]:
+        """As JSON."""
+        return {name: getattr(self, name) for name in Totals.__slots__}
 
 
 class Tally:
-    """All calls since the last reset."""
+    """All calls since the last reset. Ended calls are summed once, so that reading costs the same after a million."""
 
     def __init__(self) -> None:
-        self.calls: list[Generated] = []
-        self.keep_requests = True
-
-    def add(self, call: Generated) -> None:
-        """A call has begun."""
-        if not self.keep_requests:
-            call.request_headers, call.request_body = [], None
-        self.calls.append(call)
+        self.reset()
 
     def reset(self) -> None:
-        """Forget all calls."""
-        self.calls = []
+        """Forget all calls, running ones too."""
+        self._recent: deque[Call] = deque(maxlen=KEPT)
+        self._running: set[Call] = set()
+        self._ended: dict[str, Totals] = {}
+        self._states: dict[State, int] = dict.fromkeys(("finished", "refused", "broken", "left"), 0)
+
+    def begin(self, call: Call) -> None:
+        """A call has come."""
+        self._running.add(call)
+        self._recent.append(call)
+
+    def end(self, call: Call, state: State) -> None:
+        """A call has ended; the first end counts."""
+        if call.state != "running":
+            return
+        call.state = state
+        if call in self._running:
+            self._running.remove(call)
+            self._ended.setdefault(call.model, Totals()).add(call)
+            self._states[state] += 1
 
     def summary(self, limit: int) -> dict[str, Any]:
-        """Totals, and the last ``limit`` calls."""
-        shown = self.calls[-limit:] if limit else []
+        """Totals, and the last ``limit`` calls, oldest first."""
+        by_model = {model: totals.plus(Totals()) for model, totals in self._ended.items()}
+        for call in self._running:
+            by_model.setdefault(call.model, Totals()).add(call)
+        total = Totals()
+        for totals in by_model.values():
+            total = total.plus(totals)
+        states = {"running": len(self._running), **self._states}
         return {
-            "requests": len(self.calls),
-            "unfinished": sum(not c.finished for c in self.calls),
-            "input_tokens": sum(c.prompt_tokens for c in self.calls if c.billed),
-            "output_tokens": sum(c.completion_tokens for c in self.calls if c.billed),
-            "cost_nano_usd": sum(c.billed_nano_usd for c in self.calls),
-            "generated": [{**asdict(c), "billed_nano_usd": c.billed_nano_usd} for c in shown],
+            **total.shown(),
+            "unfinished": states["running"] + states["broken"] + states["left"],
+            "states": states,
+            "by_model": {m: {**by_model[m].shown(), "priced": m in RATES} for m in sorted(by_model)},
+            "generated": [call.shown() for call in list(self._recent)[-limit:]] if limit > 0 else [],
         }
