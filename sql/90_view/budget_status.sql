@@ -21,7 +21,9 @@ select
 from budget_internal.budgets b
 join budget_internal.scopes s on s.scope_id = b.scope_id
 join budget_internal.scopes o on o.scope_id = b.org_id
-cross join lateral budget_internal.period_bounds(b.period, b.anchor_at, b.time_zone, budget_internal.clock()) t
+cross join lateral budget_internal.period_bounds(
+  b.period, b.anchor_at, b.time_zone, b.fiscal_month, b.fiscal_day, budget_internal.clock()
+) t
 left join budget_internal.periods p on p.budget_id = b.budget_id and p.starts_at = t.starts_at
 where b.deleted_at is null;
 comment on view budget.budget_status is
