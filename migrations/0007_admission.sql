@@ -258,7 +258,7 @@ create type budget_internal.admission as (
   budget_ids bigint[],      -- in chain order
   rate_scope_ids bigint[],
   run_name text,
-  run_id bigint,            -- null with a name: to be made by the grant
+  run_id bigint,            -- null with a name: made by the grant
   run_limit_nano_usd bigint,
   run_max_grants bigint,
   slots integer[],          -- positions in the call's list of periods, in chain order
@@ -272,23 +272,61 @@ create type budget_internal.slot as (
   budget_id bigint,
   starts_at timestamptz,
   ends_at timestamptz,
+  strict boolean,           -- locked and held; the others are only read
   key_id bigint,
   run_name text,
   run_limit_nano_usd bigint,
   run_max_grants bigint
 );
 
--- The counters of one period as the call sees them, changed grant by grant.
-create type budget_internal.room as (
-  period_id bigint,
-  enforcement budget.enforcement,
-  limit_nano_usd bigint,    -- with what is raised and carried over; null: none
+create type budget.run_result as (
+  status text,
+  code text,
+  message text,
+  run text,
+  parent_run text,
+  ceiling_nano_usd bigint,
   spent_nano_usd bigint,
   held_nano_usd bigint,
-  max_grants bigint,
-  grants bigint,
-  taken_nano_usd bigint,    -- by this call
-  taken_holds bigint,
-  taken_grants bigint,
-  closed boolean            -- its room has been carried over: nothing more is admitted
+  available_nano_usd bigint,
+  steps bigint,
+  max_steps bigint,
+  started_at timestamptz,
+  ended_at timestamptz
+);
+
+-- By slot: the counters of the periods as a call sees them, changed grant by grant, and what it takes of them.
+create type budget_internal.rooms as (
+  period_ids bigint[],
+  enforcements text[],
+  limits bigint[],          -- with what is raised and carried over; null: none
+  spent bigint[],
+  held bigint[],
+  max_grants bigint[],
+  grants bigint[],
+  closed boolean[],         -- nothing more is admitted: its room was carried over, or its run has ended
+  taken bigint[],
+  taken_holds bigint[],
+  taken_grants bigint[]
+);
+
+-- By rate limit: the current minute as a call sees it, and what it takes of it.
+create type budget_internal.rates as (
+  scope_ids bigint[],
+  minutes timestamptz[],
+  rpm bigint[],
+  tpm bigint[],
+  requests bigint[],
+  tokens bigint[],
+  taken_requests bigint[],
+  taken_tokens bigint[]
+);
+
+-- What a call gets: granted (code null) with an output allowance and its cost, or refused by a slot, a rate or a ceiling.
+create type budget_internal.decision as (
+  code text,
+  slot integer,
+  rate integer,
+  output_tokens bigint,
+  cost_nano_usd bigint
 );

@@ -2,7 +2,8 @@
 -- Fixed lengths count 24-hour days from the anchor. Calendar periods begin at local midnight of the budget's zone; where
 -- that midnight is skipped they begin at the first moment after it, where it comes twice at the first of the two.
 create or replace function budget_internal.period_bounds(
-  p_period budget.period_kind, p_anchor_at timestamptz, p_time_zone text, p_at timestamptz,
+  p_period budget.period_kind, p_anchor_at timestamptz, p_time_zone text, p_fiscal_month smallint, p_fiscal_day smallint,
+  p_at timestamptz,
   out starts_at timestamptz, out ends_at timestamptz
 )
 language plpgsql stable
@@ -46,6 +47,6 @@ begin
   end if;
 end
 $$;
-revoke all on function budget_internal.period_bounds(budget.period_kind, timestamptz, text, timestamptz) from public;
-comment on function budget_internal.period_bounds(budget.period_kind, timestamptz, text, timestamptz) is
+revoke all on function budget_internal.period_bounds(budget.period_kind, timestamptz, text, smallint, smallint, timestamptz) from public;
+comment on function budget_internal.period_bounds(budget.period_kind, timestamptz, text, smallint, smallint, timestamptz) is
   'Start and end of the period that holds a moment.';
