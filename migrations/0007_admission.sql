@@ -59,13 +59,18 @@ comment on column budget_internal.budgets.max_grants is 'The most calls a period
 alter table budget_internal.periods
 add column lock_key bigint,
 add column carried_nano_usd budget.nano_usd not null default 0,
+add column forgiven_nano_usd budget.nano_usd not null default 0,
+add column reset_at timestamptz,
 add column grants bigint not null default 0,
 add column open_holds bigint not null default 0,
 add column open_since_ms bigint not null default 0,
 add column hold_ms bigint not null default 0,
 add constraint periods_carried_not_negative check (carried_nano_usd >= 0),
+add constraint periods_forgiven_not_negative check (forgiven_nano_usd >= 0),
 add constraint periods_open_holds_not_negative check (open_holds >= 0);
 comment on column budget_internal.periods.carried_nano_usd is 'Room left over from the period before, on top of the limit.';
+comment on column budget_internal.periods.forgiven_nano_usd is
+'What was spent before the last reset: it stays in spent_nano_usd and in the ledger, and no longer counts against the limit.';
 comment on column budget_internal.periods.open_since_ms is
 'Sum of the start times of the open holds, in milliseconds since 1970: with open_holds it gives their mean age.';
 comment on column budget_internal.periods.hold_ms is 'How long a hold lasts, in milliseconds: a moving mean over those that ended; 0: none has.';
@@ -258,7 +263,7 @@ create type budget_internal.admission as (
   budget_ids bigint[],      -- in chain order
   rate_scope_ids bigint[],
   run_name text,
-  run_id bigint,            -- null with a name: to be made by the grant
+  run_id bigint,            -- null with a name: made by the grant
   run_limit_nano_usd bigint,
   run_max_grants bigint,
   slots integer[],          -- positions in the call's list of periods, in chain order
@@ -272,23 +277,61 @@ create type budget_internal.slot as (
   budget_id bigint,
   starts_at timestamptz,
   ends_at timestamptz,
+  strict boolean,           -- locked and held; the others are only read
   key_id bigint,
   run_name text,
   run_limit_nano_usd bigint,
   run_max_grants bigint
 );
 
--- The counters of one period as the call sees them, changed grant by grant.
-create type budget_internal.room as (
-  period_id bigint,
-  enforcement budget.enforcement,
-  limit_nano_usd bigint,    -- with what is raised and carried over; null: none
+create type budget.run_result as (
+  status text,
+  code text,
+  message text,
+  run text,
+  parent_run text,
+  ceiling_nano_usd bigint,
   spent_nano_usd bigint,
   held_nano_usd bigint,
-  max_grants bigint,
-  grants bigint,
-  taken_nano_usd bigint,    -- by this call
-  taken_holds bigint,
-  taken_grants bigint,
-  closed boolean            -- its room has been carried over: nothing more is admitted
+  available_nano_usd bigint,
+  steps bigint,
+  max_steps bigint,
+  started_at timestamptz,
+  ended_at timestamptz
+);
+
+-- By slot: the counters of the periods as a call sees them, changed grant by grant, and what it takes of them.
+create type budget_internal.rooms as (
+  period_ids bigint[],
+  enforcements text[],
+  limits bigint[],          -- with what is raised and carried over; null: none
+  spent bigint[],
+  held bigint[],
+  max_grants bigint[],
+  grants bigint[],
+  closed boolean[],         -- nothing more is admitted: its room was carried over, or its run has ended
+  taken bigint[],
+  taken_holds bigint[],
+  taken_grants bigint[]
+);
+
+-- By rate limit: the current minute as a call sees it, and what it takes of it.
+create type budget_internal.rates as (
+  scope_ids bigint[],
+  minutes timestamptz[],
+  rpm bigint[],
+  tpm bigint[],
+  requests bigint[],
+  tokens bigint[],
+  taken_requests bigint[],
+  taken_tokens bigint[]
+);
+
+-- What a call gets: granted (code null) with an output allowance and its cost, or refused by a slot, a rate or a ceiling.
+create type budget_internal.decision as (
+  code text,
+  slot integer,
+  rate integer,
+  output_tokens bigint,
+  cost_nano_usd bigint
 );

@@ -18,7 +18,7 @@ begin
   perform budget_internal.check_name('account', p_account);
   insert into budget_internal.scopes (org_id, kind, name, created_at)
   values (0, 'account', p_account, budget_internal.clock())
-  on conflict (org_id, kind, name) where deleted_at is null do nothing;
+  on conflict (org_id, kind, name) where deleted_at is null and kind <> 'run' do nothing;
   v_account_id := budget_internal.find_scope(0, 'account', p_account);
   delete from budget_internal.routes r where r.org_id = v_org_id and r.model = p_model;
   insert into budget_internal.routes (org_id, model, provider, upstream_model, account_id)
