@@ -11,11 +11,11 @@ select
   b.time_zone,
   b.enforcement,
   budget.usd(l.limit_nano_usd) as limit_usd,
-  budget.usd(coalesce(p.spent_nano_usd, 0)) as spent_usd,
+  budget.usd(c.spent_nano_usd) as spent_usd,
   budget.usd(coalesce(p.held_nano_usd, 0)) as reserved_usd,
-  budget.usd(l.limit_nano_usd - coalesce(p.spent_nano_usd, 0) - coalesce(p.held_nano_usd, 0)) as available_usd,
+  budget.usd(l.limit_nano_usd - c.spent_nano_usd - coalesce(p.held_nano_usd, 0)) as available_usd,
   case when l.limit_nano_usd > 0
-    then round((coalesce(p.spent_nano_usd, 0)::numeric + coalesce(p.held_nano_usd, 0)) / l.limit_nano_usd, 6) end as utilization,
+    then round((c.spent_nano_usd::numeric + coalesce(p.held_nano_usd, 0)) / l.limit_nano_usd, 6) end as utilization,
   case when isfinite(t.starts_at) then t.starts_at end as starts_at,
   case when isfinite(t.ends_at) then t.ends_at end as ends_at
 from budget_internal.budgets b
@@ -31,6 +31,7 @@ cross join lateral (
     b.limit_nano_usd, b.raise_nano_usd, b.raise_until, p.carried_nano_usd, n.now_at
   ) as limit_nano_usd
 ) l
+cross join lateral (select coalesce(p.spent_nano_usd - p.forgiven_nano_usd, 0)::bigint as spent_nano_usd) c
 where b.deleted_at is null;
 comment on view budget.budget_status is
   'Budgets with their current period, in USD. available = limit - spent - reserved; utilization = (spent + reserved) / limit; '
