@@ -8,21 +8,9 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_org_id bigint := case when p_scope_kind = 'account' then 0 else budget_internal.find_org(coalesce(p_org, '')) end;
-  v_scope_id bigint := budget_internal.find_scope(v_org_id, p_scope_kind, p_scope_name);
-  v_budget budget_internal.budgets;
+  v_budget budget_internal.budgets := budget_internal.find_budget(p_org, p_scope_kind, p_scope_name, p_name);
   v_slot budget_internal.slot;
 begin
-  perform budget_internal.require_read_committed();
-  select b.* into v_budget
-  from budget_internal.budgets b
-  where b.scope_id = v_scope_id and b.name = p_name and b.deleted_at is null
-  for no key update;
-  if v_budget.budget_id is null then
-    perform budget_internal.fail('LB101', format(
-      'there is no budget %s on %s %s', coalesce(to_json(left(p_name, 200))::text, 'null'), p_scope_kind, to_json(p_scope_name)
-    ), '');
-  end if;
   select s.* into v_slot from budget_internal.current_slots(array[v_budget.budget_id], budget_internal.clock()) s;
   perform budget_internal.take_locks(array[v_slot.lock_key]);
   update budget_internal.periods p
