@@ -84,6 +84,9 @@ def simulate(
         behaviour = json.loads(defaults)
     except ValueError:
         raise _Failed("--defaults must be a JSON object") from None
+    # The server handles these itself and then passes them on: an orderly end is no death by a signal.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     _end_with_stdin()
     run(host, port, behaviour, os.environ.get("PGBUDGET_SIMULATOR_KEY"))
 
@@ -204,7 +207,9 @@ def _end_with_stdin() -> None:
     """A child of ``pgbudget up`` ends when its parent does, also when that is killed."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not by sys.stdin: a daemon thread that holds its lock makes the interpreter abort at an orderly end.
+        while os.read(0, 4096):
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     if os.environ.get("PGBUDGET_END_WITH_STDIN"):

@@ -44,7 +44,9 @@ class Up:
 
     def stop(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
-        return self.process.wait(90)
+        code = self.process.wait(90)
+        assert is_quiet(self.output()), self.output()
+        return code
 
     def env(self) -> dict[str, str]:
         return dict(line.split("=", 1) for line in (self.folder / "dev.env").read_text().splitlines())
@@ -63,6 +65,11 @@ def refused(folder: Path, port: int) -> str:
     assert run.process.wait(60) == 1, run.output()
     assert "Traceback" not in run.output()
     return run.output()
+
+
+def is_quiet(output: str) -> bool:
+    """Whether nothing that ended did so with a trace."""
+    return "Traceback" not in output and "Fatal" not in output
 
 
 def answers(port: int) -> bool:
@@ -109,6 +116,32 @@ def test_the_first_call_works_and_a_second_run_finds_it_again(folder: Path) -> N
         assert connection.execute("select count(*) from budget.ledger").fetchone() == (1,)
         assert connection.execute("select * from budget.verify()").fetchall() == []
     assert third.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "its parent's death"])
+@pytest.mark.parametrize("command", ["serve", "simulate"])
+def test_a_child_ends_quietly_however_it_is_ended(command: str, how: str) -> None:
+    port = free_port()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pgbudget.cli", command, "--port", str(port)],
+        # No database is needed to live and to end.
+        env={**os.environ, "PGBUDGET_DSN": "postgresql://nobody@127.0.0.1:1/none", "PGBUDGET_END_WITH_STDIN": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child:
+        wait_until(lambda: answers(port), 30, "the port")
+        if how == "its parent's death":
+            child.stdin.close()
+        else:
+            child.send_signal(getattr(signal, how))
+        # Its stdin stays open, as that of a child whose parent lives; the output ends with the process.
+        output = child.stdout.read()
+        assert (child.wait(30), is_quiet(output)) == (0, True), output
 
 
 def test_a_taken_port_is_one_clear_line(folder: Path) -> None:
