@@ -23,7 +23,15 @@ from starlette.types import Receive, Scope, Send
 from pgbudget.coalescer import Coalescer, Overloaded
 from pgbudget.config import Account, Config
 from pgbudget.db import Database, ReserveResult, SettleResult, as_client_error, was_lost
-from pgbudget.errors import AlreadyCalled, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
+from pgbudget.errors import (
+    WITH_AMOUNTS,
+    AlreadyCalled,
+    BudgetError,
+    EnforcementUnavailable,
+    InvalidRequest,
+    Refused,
+    UpstreamFailed,
+)
 from pgbudget.heartbeats import Heartbeats
 from pgbudget.http import ClientGone, Headers, header, read_body, respond_error, usd, virtual_key
 from pgbudget.settlements import Settlements
@@ -70,11 +78,13 @@ class DataPlane:
                 "idempotency-key",
                 detail={**detail, "state": result.state},
             )
+        if result.code in WITH_AMOUNTS:
+            detail |= _numbers(result)
         raise Refused(
             result.code or "budget_config_invalid",
             result.message or "",
             retry_after=result.retry_after_seconds,
-            detail={**detail, **_numbers(result)},
+            detail=detail,
         )
 
     def _give_back(self, request: dict[str, Any]) -> None:

@@ -32,6 +32,17 @@ STATUS = {
     "budget_busy": (429, "LB202"),
 }
 
+#: Refusals of a budget or a ceiling: only these carry amounts. Any other answer would tell prices to who has no key.
+WITH_AMOUNTS = frozenset({"request_over_limit", "budget_exceeded", "budget_busy"})
+
+#: The field of the request that a refusal is about.
+_PARAMS = {
+    "model_not_allowed": "model",
+    "model_not_found": "model",
+    "model_unpriced": "model",
+    "output_limit_required": "max_tokens",
+}
+
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -159,6 +170,6 @@ class Refused(BudgetError):
     """A refusal of the database."""
 
     def __init__(self, code: str, message: str, *, retry_after: int | None = None, detail: dict[str, Any] | None = None):
-        super().__init__(message, retry_after=retry_after, detail=detail)
+        super().__init__(message, _PARAMS.get(code), retry_after=retry_after, detail=detail)
         self.code = code
         self.status = STATUS.get(code, (503, ""))[0]

@@ -631,6 +631,8 @@ def test_sec_01_the_callers_key_goes_nowhere(world: World, gateway: Gateway, sim
         for header in ({"authorization": f"Bearer {key}"}, {"x-api-key": key}, {"api-key": key}):
             answer = httpx.post(url, json=body, headers=header, timeout=30)
             assert answer.status_code == status
+            # What a call would cost is for those who may call.
+            assert ("_usd" in answer.text) == (status == 402)
             seen += answer.text + str(answer.headers)
         for header in ({"x-goog-api-key": key}, {"xi-api-key": key}, {"cookie": f"key={key}"}):
             assert httpx.post(url, json=body, headers=header).status_code == 401
