@@ -139,6 +139,8 @@ class ChatEndpoint:
         if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
             raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")
         body = await read_body(headers, receive, config.max_body_bytes, config.body_seconds)
+        if not body.strip():
+            raise InvalidRequest('the body is empty: send a JSON object with "model" and "messages"')
         try:
             parsed = strict_json.loads(body)
         except strict_json.InvalidJSON as error:
