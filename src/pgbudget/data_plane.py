@@ -21,9 +21,10 @@ from psycopg_pool import PoolTimeout
 from starlette.types import Receive, Scope, Send
 
 from pgbudget.coalescer import Coalescer, Overloaded
-from pgbudget.config import Account, Config
+from pgbudget.config import Account, Config, account_prefix
 from pgbudget.db import Database, ReserveResult, SettleResult, as_client_error, was_lost
 from pgbudget.errors import (
+    SOURCE,
     WITH_AMOUNTS,
     AlreadyCalled,
     BudgetError,
@@ -194,6 +195,7 @@ class Call:
             account = self._plane.config.account(route["account"], route["provider"])
             if account is None:
                 self._end("unsent", note={"reason": "account not configured"})
+                log.warning("account %s is not configured: set %s_KEY", route["account"], account_prefix(route["account"]))
                 raise UpstreamFailed(f"the provider account {route['account']} has no URL or key in the gateway's environment")
             body = openai_chat.rewrite(
                 self._request, route["provider"], route["upstream_model"], self._grant.granted_output_tokens or 0
@@ -242,6 +244,9 @@ class Call:
             raise UpstreamFailed("the provider broke the connection before it answered") from None
         try:
             self._status = response.status_code
+            if self._status in (401, 403):
+                # Who calls cannot mend it: it is not their key that was refused.
+                log.warning("a provider answered %d to the key in %s", self._status, account.variable)
             media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if 200 <= response.status_code < 300 and media == "text/event-stream":
                 await self._stream(response, send)
@@ -275,6 +280,8 @@ class Call:
         if 300 <= response.status_code < 400:
             raise UpstreamFailed("the provider answered with a redirect, which is not followed")
         headers = [*returned_headers(response), *self._own_headers(), (b"content-length", str(len(body)).encode())]
+        if not accepted:
+            headers.append((SOURCE, b"upstream"))
         if self._cost_awaited() and self._report is not None:
             headers.append((b"x-pgbudget-cost-usd", str(await self._cost()).encode()))
         await self._start(send, response.status_code, headers)

@@ -43,6 +43,9 @@ _PARAMS = {
     "output_limit_required": "max_tokens",
 }
 
+#: Says of an error who wrote it, the gateway or the provider (``upstream``): their codes may be the same.
+SOURCE = b"x-pgbudget-error-source"
+
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -91,8 +94,8 @@ class BudgetError(Exception):
         return {"error": error}
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Retry-After and, where waiting does not help, the header that stops SDKs from retrying."""
-        found = []
+        """Who says so, Retry-After and, where waiting does not help, the header that stops SDKs from retrying."""
+        found = [(SOURCE, b"gateway")]
         if self.retry_after is not None:
             found.append((b"retry-after", str(self.retry_after).encode()))
         if not self.retry_helps:
