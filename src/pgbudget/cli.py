@@ -32,6 +32,8 @@ app.add_typer(budget_app, name="budget")
 _out = Console()
 
 Dsn = Annotated[str, typer.Option("--dsn", envvar="PGBUDGET_DSN", help="Postgres, as an admin.", show_envvar=True)]
+Folder = Annotated[Path, typer.Option("--folder", help="Where data and settings of pgbudget up are kept.")]
+_FOLDER = Path(".pgbudget")
 
 
 class _Failed(Exception):
@@ -49,12 +51,20 @@ def _database(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 @app.command()
 def up(
     port: Annotated[int, typer.Option(envvar="PORT", help="Port of the gateway.")] = 8080,
-    folder: Annotated[Path, typer.Option(help="Where data and settings are kept.")] = Path(".pgbudget"),
+    folder: Folder = _FOLDER,
 ) -> None:
     """Run all of it here: an embedded Postgres, a simulated provider, the gateway, a demo key."""
     from pgbudget.devstack import DevStack
 
     DevStack(folder, port, _out).run()
+
+
+@app.command()
+def down(folder: Folder = _FOLDER) -> None:
+    """Stop the Postgres of a pgbudget up that was killed. (One that runs is stopped by Ctrl-C.)"""
+    from pgbudget.devstack import DevStack
+
+    DevStack(folder, 0, _out).stop_leftovers()
 
 
 @app.command()
