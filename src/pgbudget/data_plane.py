@@ -21,9 +21,18 @@ from psycopg_pool import PoolTimeout
 from starlette.types import Receive, Scope, Send
 
 from pgbudget.coalescer import Coalescer, Overloaded
-from pgbudget.config import Account, Config
+from pgbudget.config import Account, Config, account_prefix
 from pgbudget.db import Database, ReserveResult, SettleResult, as_client_error, was_lost
-from pgbudget.errors import AlreadyCalled, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
+from pgbudget.errors import (
+    SOURCE,
+    WITH_AMOUNTS,
+    AlreadyCalled,
+    BudgetError,
+    EnforcementUnavailable,
+    InvalidRequest,
+    Refused,
+    UpstreamFailed,
+)
 from pgbudget.heartbeats import Heartbeats
 from pgbudget.http import ClientGone, Headers, header, read_body, respond_error, usd, virtual_key
 from pgbudget.settlements import Settlements
@@ -70,11 +79,13 @@ class DataPlane:
                 "idempotency-key",
                 detail={**detail, "state": result.state},
             )
+        if result.code in WITH_AMOUNTS:
+            detail |= _numbers(result)
         raise Refused(
             result.code or "budget_config_invalid",
             result.message or "",
             retry_after=result.retry_after_seconds,
-            detail={**detail, **_numbers(result)},
+            detail=detail,
         )
 
     def _give_back(self, request: dict[str, Any]) -> None:
@@ -129,6 +140,8 @@ class ChatEndpoint:
         if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
             raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")
         body = await read_body(headers, receive, config.max_body_bytes, config.body_seconds)
+        if not body.strip():
+            raise InvalidRequest('the body is empty: send a JSON object with "model" and "messages"')
         try:
             parsed = strict_json.loads(body)
         except strict_json.InvalidJSON as error:
@@ -182,6 +195,7 @@ class Call:
             account = self._plane.config.account(route["account"], route["provider"])
             if account is None:
                 self._end("unsent", note={"reason": "account not configured"})
+                log.warning("account %s is not configured: set %s_KEY", route["account"], account_prefix(route["account"]))
                 raise UpstreamFailed(f"the provider account {route['account']} has no URL or key in the gateway's environment")
             body = openai_chat.rewrite(
                 self._request, route["provider"], route["upstream_model"], self._grant.granted_output_tokens or 0
@@ -230,6 +244,9 @@ class Call:
             raise UpstreamFailed("the provider broke the connection before it answered") from None
         try:
             self._status = response.status_code
+            if self._status in (401, 403):
+                # Who calls cannot mend it: it is not their key that was refused.
+                log.warning("a provider answered %d to the key in %s", self._status, account.variable)
             media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if 200 <= response.status_code < 300 and media == "text/event-stream":
                 await self._stream(response, send)
@@ -263,6 +280,8 @@ class Call:
         if 300 <= response.status_code < 400:
             raise UpstreamFailed("the provider answered with a redirect, which is not followed")
         headers = [*returned_headers(response), *self._own_headers(), (b"content-length", str(len(body)).encode())]
+        if not accepted:
+            headers.append((SOURCE, b"upstream"))
         if self._cost_awaited() and self._report is not None:
             headers.append((b"x-pgbudget-cost-usd", str(await self._cost()).encode()))
         await self._start(send, response.status_code, headers)

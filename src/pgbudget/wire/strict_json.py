@@ -52,12 +52,15 @@ def loads(body: bytes) -> Any:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidJSON(f"the body is not UTF-8 (byte {error.start})") from None
+    if not text.strip():
+        raise InvalidJSON("the body is empty, and a JSON object was expected")
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(text)
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise InvalidJSON(f"{error.msg} (line {error.lineno}, column {error.colno})") from None
+        what = error.msg[:1].lower() + error.msg[1:]
+        raise InvalidJSON(f"the body is not JSON: {what} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise InvalidJSON(f"the body is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
