@@ -179,8 +179,8 @@ def key_create(
     options = {"allowed_models": models} if models else {}
     with _database(dsn) as connection, connection.transaction():
         for kind, label, make, arguments in (
-            ("org", org, "select budget.create_org(%s)", (org,)),
-            ("project", project, "select budget.create_project(%s, %s)", (org, project)),
+            ("org", org, "select budget.create_scope(null, 'org', %s)", (org,)),
+            ("project", project, "select budget.create_scope(%s, 'project', %s)", (org, project)),
         ):
             if not _exists(connection, org, kind, label):
                 connection.execute(make, arguments)
