@@ -65,6 +65,10 @@ begin
         end if;
       end if;
     end if;
+    if v_way.action <> 'grant' then
+      v_way.output_tokens := null;
+      v_way.cost_nano_usd := null;
+    end if;
     ways := ways || jsonb_build_object(
       'rung', v_way.rung, 'changes', v_way.rung_changes, 'model', v_way.model, 'input_tokens', v_way.input_tokens,
       'output_tokens', v_way.output_tokens, 'worst_case_usd', budget.usd(v_way.cost_nano_usd), 'outcome', v_outcome,
