@@ -35,7 +35,15 @@ begin
     where p_kind = 'key' and s.parent_id = v_scope.scope_id and s.kind = 'run' and s.deleted_at is null
   );
   update budget_internal.scopes s set deleted_at = v_now where s.scope_id = any (v_scope_ids);
-  update budget_internal.budgets b set deleted_at = v_now where b.scope_id = any (v_scope_ids) and b.deleted_at is null;
+  -- In the order in which runs below runs are ended.
+  perform 1
+  from budget_internal.budgets b
+  where b.scope_id = any (v_scope_ids) and b.deleted_at is null
+  order by b.budget_id
+  for no key update;
+  update budget_internal.budgets b
+  set deleted_at = v_now, changed_at = v_now
+  where b.scope_id = any (v_scope_ids) and b.deleted_at is null;
   delete from budget_internal.rate_limits l where l.scope_id = v_scope.scope_id;
   delete from budget_internal.rungs r where r.scope_id = v_scope.scope_id;
   delete from budget_internal.policies p where p.scope_id = v_scope.scope_id;

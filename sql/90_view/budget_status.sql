@@ -34,7 +34,7 @@ cross join lateral budget_internal.period_now(
 left join budget_internal.periods p on p.budget_id = b.budget_id and p.starts_at = t.starts_at
 cross join lateral (
   select
-    coalesce(p.spent_nano_usd, 0) as spent_nano_usd,
+    coalesce(p.spent_nano_usd - p.forgiven_nano_usd, 0)::bigint as spent_nano_usd,
     coalesce(p.held_nano_usd, 0) as held_nano_usd,
     case when b.raise_until > t.now_at then b.raise_nano_usd end as raise_nano_usd,
     case when b.carry_over_cap_nano_usd is not null or p.carried_nano_usd > 0

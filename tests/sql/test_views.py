@@ -92,7 +92,6 @@ READS = {
     "one unit": ("select * from budget.unit_spend where org = 'big' and unit_name = 'u'", 1),
     "one key's runs": ("select * from budget.run_status where org = 'small' and key_name like 'key%'", 1),
     "the last hour's refusals": ("select * from budget.refusal_count where minute_at > '2026-11-15 23:00:00+00'", 0),
-    "a decision explained": ("select budget.explain('pgb_key77777', 't-pro', 100000, 20000)", 1),
 }  # fmt: skip
 
 
