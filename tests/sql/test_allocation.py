@@ -138,8 +138,7 @@ def _call(world: World, statement: str, *arguments: Any) -> str:
     try:
         world.execute(statement, *arguments)
     except psycopg.Error as error:
-        assert error.sqlstate == "LB109", error
-        return "refused"
+        return "refused" if error.sqlstate == "LB109" else str(error)
     return "taken"
 
 
