@@ -59,13 +59,18 @@ comment on column budget_internal.budgets.max_grants is 'The most calls a period
 alter table budget_internal.periods
 add column lock_key bigint,
 add column carried_nano_usd budget.nano_usd not null default 0,
+add column forgiven_nano_usd budget.nano_usd not null default 0,
+add column reset_at timestamptz,
 add column grants bigint not null default 0,
 add column open_holds bigint not null default 0,
 add column open_since_ms bigint not null default 0,
 add column hold_ms bigint not null default 0,
 add constraint periods_carried_not_negative check (carried_nano_usd >= 0),
+add constraint periods_forgiven_not_negative check (forgiven_nano_usd >= 0),
 add constraint periods_open_holds_not_negative check (open_holds >= 0);
 comment on column budget_internal.periods.carried_nano_usd is 'Room left over from the period before, on top of the limit.';
+comment on column budget_internal.periods.forgiven_nano_usd is
+'What was spent before the last reset: it stays in spent_nano_usd and in the ledger, and no longer counts against the limit.';
 comment on column budget_internal.periods.open_since_ms is
 'Sum of the start times of the open holds, in milliseconds since 1970: with open_holds it gives their mean age.';
 comment on column budget_internal.periods.hold_ms is 'How long a hold lasts, in milliseconds: a moving mean over those that ended; 0: none has.';

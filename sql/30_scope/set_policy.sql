@@ -9,6 +9,7 @@ as $$
 declare
   v_org_id bigint := budget_internal.find_org(p_org);
   v_scope_id bigint;
+  v_policy budget_internal.policies;
 begin
   perform budget_internal.lock_org(v_org_id);
   if p_project is not null and v_org_id = 0 then
@@ -33,18 +34,22 @@ begin
   perform budget_internal.option_boolean(p_settings, 'require_output_limit');
   perform budget_internal.option_word(p_settings, 'on_unknown_cost', array['refuse', 'check']);
 
-  insert into budget_internal.policies (org_id, scope_id) values (v_org_id, v_scope_id) on conflict do nothing;
-  update budget_internal.policies p
-  set (
-    default_max_output_tokens, require_output_limit, stale_seconds, heartbeat_seconds, reconcile_max_attempts,
-    reconcile_base_seconds, reconcile_cap_seconds, idempotency_days, on_unknown_cost
-  ) = (
-    select
-      s.default_max_output_tokens, s.require_output_limit, s.stale_seconds, s.heartbeat_seconds, s.reconcile_max_attempts,
-      s.reconcile_base_seconds, s.reconcile_cap_seconds, s.idempotency_days, s.on_unknown_cost
-    from jsonb_populate_record(p, p_settings) s
-  )
-  where p.scope_id = v_scope_id;
+  select p.* into v_policy from budget_internal.policies p where p.scope_id = v_scope_id and p.org_id = v_org_id;
+  v_policy.org_id := v_org_id;
+  v_policy.scope_id := v_scope_id;
+  v_policy := jsonb_populate_record(v_policy, p_settings);
+  insert into budget_internal.policies
+  select v_policy.*
+  on conflict (scope_id, org_id) do update
+  set default_max_output_tokens = excluded.default_max_output_tokens,
+    require_output_limit = excluded.require_output_limit,
+    stale_seconds = excluded.stale_seconds,
+    heartbeat_seconds = excluded.heartbeat_seconds,
+    reconcile_max_attempts = excluded.reconcile_max_attempts,
+    reconcile_base_seconds = excluded.reconcile_base_seconds,
+    reconcile_cap_seconds = excluded.reconcile_cap_seconds,
+    idempotency_days = excluded.idempotency_days,
+    on_unknown_cost = excluded.on_unknown_cost;
 end
 $$;
 comment on function budget.set_policy(text, jsonb, text) is

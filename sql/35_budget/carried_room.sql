@@ -25,6 +25,7 @@ begin
   return greatest(0, least(
     v_budget.carry_over_cap_nano_usd,
     v_budget.limit_nano_usd::numeric + coalesce(v_period.carried_nano_usd, 0)
+      + coalesce(v_period.forgiven_nano_usd, 0)
       - coalesce(v_period.spent_nano_usd, 0) - coalesce(v_period.held_nano_usd, 0)
   ))::bigint;
 end

@@ -11,6 +11,8 @@ begin
     from (
       select budget_internal.worst_case(p.price_id, 'standard', p_input_tokens, p_output_tokens, p_features) as cost
       from unnest(p_price_ids) p (price_id)
+      -- Not pulled up: each cost is worked out once.
+      offset 0
     ) w
   );
 end

@@ -76,7 +76,7 @@ begin
     from taken t
     where p.period_id = t.period_id
     returning p.budget_id, t.amount, t.limit_nano_usd, t.spent::numeric + t.held as decided,
-      p.spent_nano_usd::numeric + p.held_nano_usd as used
+      p.spent_nano_usd::numeric - p.forgiven_nano_usd + p.held_nano_usd as used
   )
   -- Pair assertion. What costs or holds nothing may be admitted over a limit that others have passed.
   select coalesce(

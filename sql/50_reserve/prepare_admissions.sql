@@ -138,13 +138,10 @@ as $$
     select c.*, p.cost
     from chained c
     left join lateral (
-      select case when count(*) = count(w.cost) then max(w.cost) end as cost
-      from (
-        select budget_internal.worst_case(
-          p.price_id, 'standard', c.bounded_input, c.output_tokens::numeric * c.choices, c.features
-        ) as cost
-        from unnest(c.price_ids) p (price_id)
-      ) w
+      select budget_internal.plan_cost(
+        c.price_ids, c.bounded_input, c.output_tokens::numeric * c.choices, c.features
+      ) as cost
+      offset 0
     ) p
       -- No strict budget, no estimate.
       on c.route_ids is not null and (c.strict or c.request_ceiling_nano_usd is not null)

@@ -20,7 +20,7 @@ begin
         p_now
       ) end order by s.slot
     ),
-    array_agg(coalesce(p.spent_nano_usd, 0)::bigint order by s.slot),
+    array_agg(coalesce(p.spent_nano_usd - p.forgiven_nano_usd, 0)::bigint order by s.slot),
     array_agg(coalesce(p.held_nano_usd, 0)::bigint order by s.slot),
     array_agg(case when s.budget_id is null then s.run_max_grants else b.max_grants end order by s.slot),
     array_agg(coalesce(p.grants, 0) order by s.slot),

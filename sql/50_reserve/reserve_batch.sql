@@ -8,6 +8,8 @@
 create or replace function budget.reserve_batch(p_requests jsonb) returns setof budget.reserve_result
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_now timestamptz := budget_internal.clock();

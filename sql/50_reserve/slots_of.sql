@@ -4,12 +4,12 @@ create or replace function budget_internal.slots_of(p_admissions budget_internal
 returns budget_internal.slot[]
 language plpgsql stable
 as $$
+declare
+  v_budget_ids constant bigint[] := array(
+    select distinct b from unnest(p_admissions) a, unnest(a.budget_ids) b where a.code is null
+  );
 begin
-  return array(
-    select s from budget_internal.current_slots(
-      array(select distinct b from unnest(p_admissions) a, unnest(a.budget_ids) b where a.code is null), p_now
-    ) s
-  ) || array(
+  return array(select s from budget_internal.current_slots(v_budget_ids, p_now) s) || array(
     select (
       budget_internal.run_lock_key(r.key_id, r.run_name), r.org_id, null, '-infinity', 'infinity', true, r.key_id,
       r.run_name, r.run_limit_nano_usd, r.run_max_grants

@@ -50,7 +50,11 @@ begin
   if v_cost is not null then
     v_cost := v_cost - v_entry.amount_nano_usd;
     update budget_internal.periods p
-    set spent_nano_usd = p.spent_nano_usd + v_cost
+    set spent_nano_usd = p.spent_nano_usd + v_cost,
+      -- The correction of a charge from before a reset belongs to what the reset has forgiven.
+      forgiven_nano_usd = case
+        when v_entry.booked_at < p.reset_at then greatest(0, p.forgiven_nano_usd + v_cost) else p.forgiven_nano_usd
+      end
     where p.period_id = any (v_entry.period_ids);
     get diagnostics v_changed = row_count;
     if v_changed <> cardinality(v_entry.period_ids) then

@@ -26,7 +26,7 @@ select
   b.scope_id,
   t.now_at
 from budget_internal.budgets b
-join budget_internal.scopes s on s.scope_id = b.scope_id
+join budget_internal.scopes s on s.scope_id = b.scope_id and s.org_id = b.org_id
 join budget_internal.scopes o on o.scope_id = b.org_id and o.kind = 'org' and o.deleted_at is null
 cross join lateral budget_internal.period_now(
   b.period, b.anchor_at, b.time_zone, b.fiscal_month, b.fiscal_day
@@ -34,7 +34,7 @@ cross join lateral budget_internal.period_now(
 left join budget_internal.periods p on p.budget_id = b.budget_id and p.starts_at = t.starts_at
 cross join lateral (
   select
-    coalesce(p.spent_nano_usd, 0) as spent_nano_usd,
+    coalesce(p.spent_nano_usd - p.forgiven_nano_usd, 0)::bigint as spent_nano_usd,
     coalesce(p.held_nano_usd, 0) as held_nano_usd,
     case when b.raise_until > t.now_at then b.raise_nano_usd end as raise_nano_usd,
     case when b.carry_over_cap_nano_usd is not null or p.carried_nano_usd > 0

@@ -81,10 +81,10 @@ as $$
   where exists (select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id)
   union all
   -- Over a strict limit only by overruns, true-ups and lowered limits; holds and estimates never pass it.
-  select 'within_limit', 'period ' || p.period_id, b.limit_nano_usd + p.carried_nano_usd, p.spent_nano_usd::numeric + p.held_nano_usd
+  select 'within_limit', 'period ' || p.period_id, b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd, p.spent_nano_usd::numeric + p.held_nano_usd
   from budget_internal.periods p
   join budget_internal.budgets b on b.budget_id = p.budget_id
-  where b.enforcement = 'strict' and p.spent_nano_usd::numeric + p.held_nano_usd > b.limit_nano_usd + p.carried_nano_usd
+  where b.enforcement = 'strict' and p.spent_nano_usd::numeric + p.held_nano_usd > b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd
     and b.raise_nano_usd is null and b.changed_at = b.created_at
     and not exists (
       select 1 from budget_internal.ledger_entries l where l.overrun and p.period_id = any (l.period_ids)
