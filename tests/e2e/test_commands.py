@@ -55,6 +55,9 @@ def commands(group: Any = None, name: str = "") -> dict[str, Any]:
         ("budget set o key/k2 5 day", 'there is no key "k2" in this org'),
         ("budget set o2 key/k1 5 day", 'there is no org "o2"'),
         ("key create o p k1", 'there is already a key "k1" in this org'),
+        ("key create o p k@1\t", "key name must"),
+        ("key create o\t p k", "there is no org"),
+        ("key create o p\t k", "there is no project"),
         ("simulate --defaults nonsense", "--defaults is not a behaviour (docs/simulator.md"),
         ("simulate --defaults [1]", "--defaults is not a behaviour"),
         ('simulate --defaults {"latency":1}', "unknown members: latency"),
@@ -93,6 +96,19 @@ def test_a_key_with_a_budget_is_made_and_shown(world: World) -> None:
     # A hold of 100 input and 200 output tokens.
     assert {"0.25", "0.0009", "0.2491"} <= set(shown.split())
     assert shown.endswith("books agree\n")
+
+
+def test_who_may_administer_needs_no_more_for_keys_and_budgets(world: World) -> None:
+    world.execute("create role some_admin login password 'secret' in role budget_admin")
+    try:
+        dsn = with_database(world.dsn, world.dsn.rpartition("/")[2], "some_admin", "secret")
+        for name in ("first", "second"):
+            made = run("key", "create", "acme", "web", name, PGBUDGET_DSN=dsn)
+            assert (made.returncode, made.stderr) == (0, "")
+            assert run("budget", "set", "acme", f"key/{name}", "5", "day", PGBUDGET_DSN=dsn).returncode == 0
+            assert world.reserve(made.stdout.strip())["status"] == "granted"
+    finally:
+        world.execute("drop role some_admin")
 
 
 def test_names_and_amounts_are_never_cut_in_a_narrow_terminal(world: World) -> None:
