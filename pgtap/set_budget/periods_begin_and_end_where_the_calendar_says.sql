@@ -24,7 +24,7 @@ insert into want values
 ('2026-11-30 12:00:00+00', 'total', 'UTC', '-infinity', 'infinity');
 set local time zone 'Pacific/Auckland';
 select is(
-  (select row(b.starts_at, b.ends_at)::text from budget_internal.period_bounds(w.period::budget.period_kind, '2026-01-01 06:00:00+00', w.zone, w.at) b),
+  (select row(b.starts_at, b.ends_at)::text from budget_internal.period_bounds(w.period::budget.period_kind, '2026-01-01 06:00:00+00', w.zone, 1::smallint, 1::smallint, w.at) b),
   row(w.starts, w.ends)::text, w.period || ' ' || w.zone || ' ' || (w.at at time zone 'UTC')
 ) from want w;
 set local time zone 'UTC';

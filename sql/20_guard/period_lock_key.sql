@@ -1,4 +1,4 @@
--- budget_internal.period_lock_key: the advisory lock that stands for one period of one budget.
+-- budget_internal.period_lock_key: the advisory lock that stands for one period of one budget, kept in its row.
 -- Two periods may share a key by chance: they then wait for each other, never the reverse.
 create or replace function budget_internal.period_lock_key(p_budget_id bigint, p_starts_at timestamptz) returns bigint
 language sql immutable parallel safe

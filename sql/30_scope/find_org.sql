@@ -13,7 +13,7 @@ begin
   from budget_internal.scopes s
   where s.kind = 'org' and s.name = p_org and s.deleted_at is null and s.org_id <> 0;
   if v_org_id is null then
-    perform budget_internal.fail('LB101', format('there is no org %s', to_json(left(p_org, 200))), 'Create it with budget.create_org.');
+    perform budget_internal.fail('LB101', format('there is no org %s', to_json(left(p_org, 200))), 'Create it with budget.create_scope.');
   end if;
   return v_org_id;
 end

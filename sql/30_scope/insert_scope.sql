@@ -10,7 +10,7 @@ begin
   perform budget_internal.check_name(p_kind || ' name', p_name);
   insert into budget_internal.scopes (org_id, kind, name, parent_id, created_at)
   values (p_org_id, p_kind, p_name, p_parent_id, budget_internal.clock())
-  on conflict (org_id, kind, name) where deleted_at is null do nothing
+  on conflict (org_id, kind, name) where deleted_at is null and kind <> 'run' do nothing
   returning scope_id into v_scope_id;
   if v_scope_id is null then
     perform budget_internal.fail('LB101', format('there is already a %s %s in this org', p_kind, to_json(p_name)), '');

@@ -1,46 +1,60 @@
--- budget.set_policy: settings of an org, or of the installation when p_org is null. Null gives a setting back to the default.
--- errors: LB101 unknown setting, or a value out of its range.
-create or replace function budget.set_policy(p_org text, p_settings jsonb) returns void
+-- budget.set_policy: settings of an org, of one of its projects (p_project), or of the installation when p_org is null. Only
+-- the members that are there change; null gives a setting back to what is above: project, org, installation.
+-- locks:  the org.
+-- errors: LB101 unknown org, project or setting, or a value out of its range.
+create or replace function budget.set_policy(p_org text, p_settings jsonb, p_project text default null) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_org_id bigint := budget_internal.find_org(p_org);
-  v_constraint text;
+  v_scope_id bigint;
+  v_policy budget_internal.policies;
 begin
+  perform budget_internal.lock_org(v_org_id);
+  if p_project is not null and v_org_id = 0 then
+    perform budget_internal.fail('LB101', 'project must be null for the installation: a project is of an org', '');
+  end if;
+  v_scope_id := case when p_project is null then v_org_id else budget_internal.find_scope(v_org_id, 'project', p_project) end;
   perform budget_internal.check_options('settings', p_settings, array[
     'default_max_output_tokens', 'require_output_limit', 'stale_seconds', 'heartbeat_seconds', 'reconcile_max_attempts',
-    'reconcile_base_seconds', 'reconcile_cap_seconds', 'idempotency_days'
+    'reconcile_base_seconds', 'reconcile_cap_seconds', 'idempotency_days', 'on_unknown_cost'
   ]);
   if v_org_id = 0 and exists (
     select 1 from jsonb_each(p_settings) s where s.value = 'null' and s.key <> 'default_max_output_tokens'
   ) then
     perform budget_internal.fail('LB101', 'a setting of the installation has no default to go back to; give it a value', '');
   end if;
-  insert into budget_internal.policies (org_id, scope_id) values (v_org_id, v_org_id) on conflict do nothing;
-  begin
-    update budget_internal.policies p
-    set (
-      default_max_output_tokens, require_output_limit, stale_seconds, heartbeat_seconds,
-      reconcile_max_attempts, reconcile_base_seconds, reconcile_cap_seconds, idempotency_days
-    ) = (
-      select
-        s.default_max_output_tokens, s.require_output_limit, s.stale_seconds, s.heartbeat_seconds,
-        s.reconcile_max_attempts, s.reconcile_base_seconds, s.reconcile_cap_seconds, s.idempotency_days
-      from jsonb_populate_record(p, p_settings) s
-    )
-    where p.scope_id = v_org_id;
-  exception
-    when check_violation then
-      get stacked diagnostics v_constraint = constraint_name;
-      perform budget_internal.fail('LB101', format('a setting is out of its range (%s)', v_constraint), '');
-    when invalid_text_representation or numeric_value_out_of_range then
-      perform budget_internal.fail('LB101', 'a setting has a value of the wrong type', 'Numbers are whole; require_output_limit is true or false.');
-  end;
+  perform budget_internal.check_setting(s.key, s.value, r.most)
+  from jsonb_each(p_settings) s
+  join (values
+    ('default_max_output_tokens', 9223372036854775807), ('stale_seconds', 86400), ('heartbeat_seconds', 86400),
+    ('reconcile_max_attempts', 1000), ('reconcile_base_seconds', 86400), ('reconcile_cap_seconds', 604800), ('idempotency_days', 366)
+  ) r (name, most) on r.name = s.key;
+  perform budget_internal.option_boolean(p_settings, 'require_output_limit');
+  perform budget_internal.option_word(p_settings, 'on_unknown_cost', array['refuse', 'check']);
+
+  select p.* into v_policy from budget_internal.policies p where p.scope_id = v_scope_id and p.org_id = v_org_id;
+  v_policy.org_id := v_org_id;
+  v_policy.scope_id := v_scope_id;
+  v_policy := jsonb_populate_record(v_policy, p_settings);
+  insert into budget_internal.policies
+  select v_policy.*
+  on conflict (scope_id, org_id) do update
+  set default_max_output_tokens = excluded.default_max_output_tokens,
+    require_output_limit = excluded.require_output_limit,
+    stale_seconds = excluded.stale_seconds,
+    heartbeat_seconds = excluded.heartbeat_seconds,
+    reconcile_max_attempts = excluded.reconcile_max_attempts,
+    reconcile_base_seconds = excluded.reconcile_base_seconds,
+    reconcile_cap_seconds = excluded.reconcile_cap_seconds,
+    idempotency_days = excluded.idempotency_days,
+    on_unknown_cost = excluded.on_unknown_cost;
 end
 $$;
-comment on function budget.set_policy(text, jsonb) is
-  'Change settings of an org (null: of the installation): default_max_output_tokens, require_output_limit, stale_seconds, '
-  'heartbeat_seconds, reconcile_max_attempts, reconcile_base_seconds, reconcile_cap_seconds, idempotency_days.';
-revoke all on function budget.set_policy(text, jsonb) from public;
-grant execute on function budget.set_policy(text, jsonb) to budget_admin;
+comment on function budget.set_policy(text, jsonb, text) is
+  'Change settings of an org, of one of its projects, or (p_org null) of the installation: default_max_output_tokens, '
+  'require_output_limit, stale_seconds, heartbeat_seconds, reconcile_max_attempts, reconcile_base_seconds, '
+  'reconcile_cap_seconds, idempotency_days, on_unknown_cost (refuse, check). LB101 on bad input.';
+revoke all on function budget.set_policy(text, jsonb, text) from public;
+grant execute on function budget.set_policy(text, jsonb, text) to budget_admin;

@@ -1,7 +1,13 @@
 -- budget.set_budget: give a scope a budget, or change the one of that name. Acts on the very next request; what is
--- already counted stays. A change of period, anchor or zone begins a new counter.
--- options: name (the period by default), enforcement (strict), time_zone (UTC), anchor_at (now, for 1d 7d 30d).
--- errors: LB101 unknown scope, bad amount, period, zone or option.
+-- already counted stays. Another period, anchor, zone or fiscal start is another budget: its counter begins at nothing.
+-- options: name (the period by default), enforcement (strict, check, soft), models (null: all), time_zone (UTC), anchor_at (now,
+--          for 1d 7d 30d), fiscal_month and fiscal_day (for quarter and year), raise_usd with raise_until (on top of the limit
+--          until then), carry_over_cap_usd (the most unused room that goes on into the next period), allocation (each_within,
+--          sum_within; of an org, project or unit).
+--          What is not named stays as the budget of that name has it; null takes it away.
+-- locks:   the org.
+-- errors:  LB101 unknown scope, bad amount, period, zone or option; LB105 isolation; LB109 against an allocation rule.
+-- repeats: the same settings again change nothing and return the same id.
 create or replace function budget.set_budget(
   p_org text, p_scope_kind text, p_scope_name text, p_limit_usd numeric, p_period text, p_options jsonb default '{}'
 ) returns bigint
@@ -9,71 +15,41 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_now timestamptz := budget_internal.clock();
-  v_org_id bigint := case when p_scope_kind = 'account' then 0 else budget_internal.find_org(coalesce(p_org, '')) end;
-  v_scope_id bigint := budget_internal.find_scope(v_org_id, p_scope_kind, p_scope_name);
+  v_now timestamptz;
+  v_scope record;
   v_limit bigint := budget_internal.nano_usd('limit_usd', p_limit_usd);
   v_name text;
-  v_zone text;
-  v_anchor timestamptz;
-  v_enforcement text;
   v_old budget_internal.budgets;
-  v_budget_id bigint;
+  v_new budget_internal.budgets;
 begin
-  perform budget_internal.check_options('options', p_options, array['name', 'enforcement', 'time_zone', 'anchor_at']);
+  perform budget_internal.check_options('options', p_options, array[
+    'name', 'enforcement', 'models', 'time_zone', 'anchor_at', 'fiscal_month', 'fiscal_day', 'raise_usd', 'raise_until',
+    'carry_over_cap_usd', 'allocation'
+  ]);
   if p_period is null or p_period <> all (enum_range(null::budget.period_kind)::text[]) then
     perform budget_internal.fail('LB101', format(
       'period must be one of %s, not %s', array_to_string(enum_range(null::budget.period_kind)::text[], ', '),
       coalesce(to_json(left(p_period, 40))::text, 'null')
     ), '');
   end if;
-  v_enforcement := coalesce(p_options ->> 'enforcement', 'strict');
-  if v_enforcement <> 'strict' then
-    perform budget_internal.fail('LB101', format('enforcement must be strict, not %s', to_json(left(v_enforcement, 40))), '');
-  end if;
-  v_zone := coalesce(p_options ->> 'time_zone', 'UTC');
-  -- The view reads every zone file of the server: tens of milliseconds that the default need not cost.
-  if v_zone <> 'UTC' and not exists (select 1 from pg_timezone_names z where z.name = v_zone) then
-    perform budget_internal.fail(
-      'LB101', format('time_zone %s is not an IANA time zone', to_json(left(v_zone, 80))), 'For example: UTC, Europe/Paris.'
-    );
-  end if;
-  begin
-    v_anchor := date_trunc('second', (p_options ->> 'anchor_at')::timestamptz);
-  exception when invalid_datetime_format or datetime_field_overflow then
-    perform budget_internal.fail('LB101', 'anchor_at must be a timestamp, for example 2027-01-31T00:00:00Z', '');
-  end;
-  if v_anchor not between '1970-01-01 00:00:00+00' and '2200-01-01 00:00:00+00' then
-    perform budget_internal.fail('LB101', 'anchor_at must be a moment between 1970 and 2200', '');
-  end if;
-  v_name := budget_internal.check_name('budget name', coalesce(p_options ->> 'name', p_period));
+  v_name := coalesce(budget_internal.option_name(p_options, 'name'), p_period);
 
-  -- One admin at a time on a scope's budgets.
-  perform 1 from budget_internal.scopes s where s.scope_id = v_scope_id for no key update;
+  v_scope := budget_internal.lock_budget_scope(p_org, p_scope_kind, p_scope_name);
+  v_now := budget_internal.clock();
   select b.* into v_old
   from budget_internal.budgets b
-  where b.scope_id = v_scope_id and b.name = v_name and b.deleted_at is null;
-
-  if v_old.period = p_period::budget.period_kind and v_old.time_zone = v_zone
-     and v_old.anchor_at = coalesce(v_anchor, v_old.anchor_at) then
-    update budget_internal.budgets b
-    set limit_nano_usd = v_limit, enforcement = v_enforcement::budget.enforcement, changed_at = v_now
-    where b.budget_id = v_old.budget_id;
-    return v_old.budget_id;
-  end if;
-
-  update budget_internal.budgets b set deleted_at = v_now where b.budget_id = v_old.budget_id;
-  insert into budget_internal.budgets (
-    org_id, scope_id, name, limit_nano_usd, enforcement, period, anchor_at, time_zone, created_at, changed_at
-  ) values (
-    v_org_id, v_scope_id, v_name, v_limit, v_enforcement::budget.enforcement, p_period::budget.period_kind,
-    coalesce(v_anchor, date_trunc('second', v_now)), v_zone, v_now, v_now
-  ) returning budget_id into v_budget_id;
-  return v_budget_id;
+  where b.scope_id = v_scope.scope_id and b.org_id = v_scope.org_id and b.name = v_name and b.deleted_at is null;
+  v_new := budget_internal.budget_settings(v_old, p_scope_kind, v_limit, p_period::budget.period_kind, p_options, v_now);
+  v_new.org_id := v_scope.org_id;
+  v_new.scope_id := v_scope.scope_id;
+  v_new.name := v_name;
+  return budget_internal.replace_budget(v_old, v_new, v_now);
 end
 $$;
 comment on function budget.set_budget(text, text, text, numeric, text, jsonb) is
   'Set or change a budget in USD for a period (1d 7d 30d day week month quarter year total) on a scope; null = no limit, '
-  '0 = nothing. Returns the budget id. LB101 on bad input.';
+  '0 = nothing. Options: name, enforcement, models, time_zone, anchor_at, fiscal_month, fiscal_day, raise_usd, raise_until, '
+  'carry_over_cap_usd, allocation; one that is not given stays as it is, null takes it away. Returns the budget id. LB101 on '
+  'bad input, LB109 against an allocation rule.';
 revoke all on function budget.set_budget(text, text, text, numeric, text, jsonb) from public;
 grant execute on function budget.set_budget(text, text, text, numeric, text, jsonb) to budget_admin;

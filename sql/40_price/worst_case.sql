@@ -14,7 +14,8 @@ begin
       from budget_internal.price_rates r
       where r.price_id = p_price_id and r.variant = p_variant
         and r.above_input_tokens > 0 and r.above_input_tokens < p_input_tokens
-    ), cost as (
+    -- Materialized: pulled up, each amount would be worked out once for each place that reads it.
+    ), cost as materialized (
       select budget_internal.price_usage(
         p_price_id, p_variant,
         budget_internal.worst_case_usage(p_price_id, p_variant, s.input_tokens, p_output_tokens, p_features)

@@ -5,6 +5,8 @@ create or replace function budget.explain(
 ) returns jsonb
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_now timestamptz := budget_internal.clock();

@@ -1,5 +1,6 @@
--- budget_internal.prepare_admissions: read, resolve and price the requests of a batch. Takes no lock and changes nothing:
--- all it reads is configuration, and limits are read again under the locks. A request that cannot go on has a code.
+-- budget_internal.prepare_admissions: read, resolve and price the requests of a batch, each in every way that it may be
+-- granted: as asked, with a tighter input bound, then as each rung of its ladder has it. Takes no lock and changes nothing:
+-- all it reads is configuration, and limits are read again under the locks. A way that cannot be granted has a code.
 create or replace function budget_internal.prepare_admissions(p_requests jsonb, p_now timestamptz)
 returns setof budget_internal.admission
 language sql stable
@@ -9,7 +10,7 @@ as $$
     from jsonb_array_elements(p_requests) with ordinality r
   ), asked as (
     select
-      i.item, i.request ->> 'key' as key, i.request ->> 'model' as model,
+      i.item, i.request ->> 'key' as key, i.request ->> 'model' as asked_model,
       (i.request ->> 'input_tokens')::numeric::bigint as input_tokens,
       (i.request ->> 'max_output_tokens')::numeric::bigint as max_output_tokens,
       coalesce((i.request #>> '{options,n}')::numeric::integer, 1) as choices,
@@ -20,116 +21,196 @@ as $$
         i.request #> '{options,features}'
       )::text)) as body_hash,
       i.request #>> '{options,holder}' as holder,
-      coalesce(array(select jsonb_array_elements_text(i.request #> '{options,features}')), '{}') as features
+      coalesce(array(select jsonb_array_elements_text(i.request #> '{options,features}')), '{}') as asked_features,
+      i.request #> '{options,input_bounds}' as input_bounds,
+      i.request #>> '{options,run,id}' as run_name,
+      (i.request #>> '{options,run,ceiling_usd}')::numeric as run_ceiling_usd,
+      (i.request #>> '{options,run,max_steps}')::numeric::bigint as run_max_steps
     from item i
     where i.defect is null
   ), keyed as (
     select
-      a.*, k.org_id, k.key_id, k.chain, k.allowed_models, k.request_ceiling_nano_usd, k.disabled_at,
+      a.*, k.org_id, k.key_id, k.chain, k.allowed_models, k.request_ceiling_nano_usd, k.disabled_at, k.allow_unpriced,
       least(k.expires_at, s.expires_at) as expires_at, k.default_max_output_tokens,
       k.max_output_tokens as key_max_output_tokens, p.default_max_output_tokens as policy_max_output_tokens,
-      p.require_output_limit, p.stale_seconds, p.idempotency_days,
-      d.deleted_at
+      p.require_output_limit, p.stale_seconds, p.idempotency_days, p.on_unknown_cost, d.deleted_at,
+      k.run_ceiling_nano_usd as key_run_ceiling, k.run_max_steps as key_run_max_steps,
+      u.run_id, u.ended_at as run_ended_at,
+      -- The bound by the key's own way of measuring, where the caller gave one; bytes are the bound that always holds.
+      case when k.input_bound in ('chars3', 'bytes4')
+        then coalesce((a.input_bounds ->> k.input_bound)::numeric::bigint, a.input_tokens) else a.input_tokens
+      end as bound,
+      case when k.input_bound = 'tokenizer' then (a.input_bounds ->> 'tokenizer')::numeric::bigint end as tokenizer_tokens,
+      c.alive, c.units,
+      array(
+        select l.scope_id from budget_internal.rate_limits l where l.scope_id in (k.key_id, k.project_id) order by l.scope_id
+      ) as rate_scope_ids,
+      (
+        select g.scope_id
+        from unnest(array[k.key_id, k.project_id, k.org_id]) with ordinality g (scope_id, place)
+        where exists (select 1 from budget_internal.rungs r where r.scope_id = g.scope_id)
+        order by g.place
+        limit 1
+      ) as ladder_scope_id
     from asked a
     left join budget_internal.key_secrets s on s.secret_hash = budget_internal.key_secret_hash(a.key)
     left join budget_internal.keys k on k.key_id = s.key_id
     left join budget_internal.scopes d on d.scope_id = k.key_id
-    left join lateral budget_internal.policy(k.org_id) p on k.org_id is not null
-  ), routed as (
-    select k.*, r.*,
-      -- One cap for the whole plan: the smallest that every route, the key and the caller allow.
-      least(
-        coalesce(k.max_output_tokens, k.default_max_output_tokens, k.policy_max_output_tokens, least(r.model_max_output, 8192)),
-        k.key_max_output_tokens, r.model_max_output
-      ) as output_tokens
+    left join lateral budget_internal.policy(k.org_id, k.project_id) p on k.org_id is not null
+    left join lateral (
+      select count(*) as alive, count(*) filter (where s.kind = 'unit') as units
+      from budget_internal.scopes s
+      where s.scope_id = any (k.chain) and s.deleted_at is null
+    ) c on k.key_id is not null
+    left join budget_internal.scopes w on w.parent_id = k.key_id and w.name = a.run_name and w.kind = 'run'
+      and w.deleted_at is null
+    left join budget_internal.runs u on u.run_id = w.scope_id
+  ), way as (
+    select k.*, w.*
     from keyed k
     cross join lateral (
+      select 0 as rung_place, null::text as rung, 'grant' as action, null::jsonb as rung_changes, k.asked_model as model,
+        null::bigint as rung_max_output_tokens, k.asked_features as features, k.bound as way_tokens
+      union all
+      select 1, null, 'grant', null, k.asked_model, null, k.asked_features, k.tokenizer_tokens
+      where k.tokenizer_tokens < k.bound
+      union all
       select
-        array_agg(t.route_id order by t.priority, t.route_id) as route_ids,
-        array_agg(t.price_id order by t.priority, t.route_id) as price_ids,
+        1 + r.place, r.name, r.action,
+        jsonb_strip_nulls(jsonb_build_object(
+          'model', r.model, 'max_output_tokens', r.max_output_tokens, 'wait_seconds', r.wait_seconds,
+          'features_off', case when cardinality(r.features_off) > 0 then to_jsonb(r.features_off) end
+        )),
+        coalesce(r.model, k.asked_model), r.max_output_tokens,
+        array(select f from unnest(k.asked_features) f where f <> all (r.features_off)),
+        least(k.tokenizer_tokens, k.bound)
+      from budget_internal.rungs r
+      where r.scope_id = k.ladder_scope_id
+    ) w
+  ), routed as (
+    select w.*, r.*,
+      -- One cap for the whole plan: the smallest that every route, the key, the rung and the caller allow.
+      least(
+        coalesce(w.max_output_tokens, w.default_max_output_tokens, w.policy_max_output_tokens, least(r.model_max_output, 8192)),
+        w.key_max_output_tokens, r.model_max_output, w.rung_max_output_tokens
+      ) as output_tokens
+    from way w
+    cross join lateral (
+      select
+        array_agg(t.route_id order by t.place, t.route_id) as route_ids,
+        array_agg(t.price_id order by t.place, t.route_id) as price_ids,
+        array_agg(distinct t.upstream_model) as upstream_models,
         jsonb_agg(
           jsonb_build_object('provider', t.provider, 'account', t.account, 'upstream_model', t.upstream_model)
-          order by t.priority, t.route_id
+          order by t.place, t.route_id
         ) as routes,
         array_agg(distinct t.account_id) as account_ids,
         min(t.max_output_tokens) as model_max_output,
-        max(least(k.input_tokens, coalesce(t.context_window_tokens, k.input_tokens))) as bounded_input
+        coalesce(max(least(w.way_tokens, t.context_window_tokens)), 0) as bounded_input
       from (
         select
-          r.route_id, r.priority, r.provider, r.upstream_model, r.account_id, c.name as account,
+          r.route_id, r.provider, r.upstream_model, r.account_id, c.name as account,
           m.max_output_tokens, m.context_window_tokens,
+          -- Routes of one priority in a random order, each first as often as its weight says.
+          row_number() over (order by r.priority, -ln(1 - random()) / r.weight) as place,
           budget_internal.price_in_force(r.provider, r.upstream_model, p_now) as price_id
         from budget_internal.routes r
         join budget_internal.scopes c on c.scope_id = r.account_id and c.org_id = r.account_org_id
         left join budget_internal.models m on m.provider = r.provider and m.model = r.upstream_model
-        where r.model = k.model and r.org_id = case
-          when exists (select 1 from budget_internal.routes o where o.org_id = k.org_id and o.model = k.model) then k.org_id
+        where r.model = w.model and r.org_id = case
+          when exists (select 1 from budget_internal.routes o where o.org_id = w.org_id and o.model = w.model) then w.org_id
           else 0
         end
       ) t
     ) r
-  ), priced as (
-    select r.*, c.cost
+  ), chained as (
+    select r.*, b.budget_ids,
+      r.run_name is not null and r.run_id is null as makes_run,
+      coalesce(b.strict, false) or (r.run_name is not null and r.run_id is null) as strict
     from routed r
     left join lateral (
-      select case when count(*) = count(w.cost) then max(w.cost) end as cost
-      from (
-        select budget_internal.worst_case(
-          p.price_id, 'standard', r.bounded_input, r.output_tokens::numeric * r.choices, r.features
-        ) as cost
-        from unnest(r.price_ids) p (price_id)
-      ) w
-    ) c on r.route_ids is not null
-  ), chained as (
-    select p.*, b.budget_ids
-    from priced p
-    left join lateral (
-      select array_agg(b.budget_id order by l.place, b.budget_id) as budget_ids
-      from unnest(p.chain || coalesce(p.account_ids, '{}')) with ordinality l (scope_id, place)
+      select array_agg(b.budget_id order by l.place, b.budget_id) as budget_ids, bool_or(b.enforcement = 'strict') as strict
+      from unnest(r.run_id || r.chain || coalesce(r.account_ids, '{}')) with ordinality l (scope_id, place)
       join budget_internal.budgets b on b.scope_id = l.scope_id and b.deleted_at is null
-    ) b on p.key_id is not null
-  ), judged as (
-    select c.*,
-      case
-        when c.key_id is null or c.deleted_at is not null then 'invalid_key'
-        when c.disabled_at is not null then 'key_disabled'
-        when c.expires_at <= p_now then 'key_expired'
-        when cardinality(c.chain) = 0 or cardinality(c.budget_ids) > 10 then 'budget_config_invalid'
-        when c.allowed_models is not null and (c.model = any (c.allowed_models)) is not true then 'model_not_allowed'
-        when c.route_ids is null then 'model_not_found'
-        when c.require_output_limit and c.max_output_tokens is null and c.default_max_output_tokens is null
-          and c.policy_max_output_tokens is null then 'output_limit_required'
-        when c.cost is null then 'model_unpriced'
-        when c.cost > 1000000000000000 then 'invalid_request'
-        when c.cost > c.request_ceiling_nano_usd then 'request_over_limit'
-      end as code
+      where b.models is null or b.models && r.upstream_models
+    ) b on r.key_id is not null
+  ), priced as (
+    select c.*, p.cost
     from chained c
+    left join lateral (
+      select budget_internal.plan_cost(
+        c.price_ids, c.bounded_input, c.output_tokens::numeric * c.choices, c.features
+      ) as cost
+      offset 0
+    ) p
+      -- No strict budget, no estimate.
+      on c.route_ids is not null and (c.strict or c.request_ceiling_nano_usd is not null)
+  ), judged as (
+    select p.*,
+      case
+        when p.key_id is null or p.deleted_at is not null then 'invalid_key'
+        when p.disabled_at is not null then 'key_disabled'
+        when p.expires_at <= p_now then 'key_expired'
+        when p.alive is distinct from cardinality(p.chain) or p.alive = 0 or p.units > 4
+          or coalesce(cardinality(p.budget_ids), 0) + p.makes_run::integer > 10 then 'budget_config_invalid'
+        when p.run_ended_at is not null
+          or p.run_ceiling_usd * 1000000000 > p.key_run_ceiling
+          or p.run_max_steps > p.key_run_max_steps then 'invalid_request'
+        when p.allowed_models is not null and (p.model = any (p.allowed_models)) is not true then 'model_not_allowed'
+        when p.route_ids is null then 'model_not_found'
+        when p.way_tokens is null and (
+          p.strict or p.request_ceiling_nano_usd is not null or cardinality(p.rate_scope_ids) > 0
+        ) then 'invalid_request'
+        when p.strict and p.cost is null and not p.allow_unpriced and p.on_unknown_cost = 'refuse' then 'model_unpriced'
+        when p.strict and p.on_unknown_cost = 'refuse' and p.require_output_limit and p.max_output_tokens is null
+          and p.default_max_output_tokens is null and p.policy_max_output_tokens is null then 'output_limit_required'
+        when p.cost > 1000000000000000 then 'invalid_request'
+      end as code
+    from priced p
   )
   select
-    i.item,
+    i.item, coalesce(j.rung_place, 0), j.rung, coalesce(j.action, 'grant'), j.rung_changes,
     case when i.defect is not null then 'invalid_request' else j.code end,
     coalesce(i.defect, case j.code
       when 'invalid_key' then 'this key is not known; check the key that the gateway was called with'
       when 'key_disabled' then 'this key is disabled; ask its owner for another'
       when 'key_expired' then format('this key expired at %s; ask its owner for another', to_char(j.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
-      when 'budget_config_invalid' then format('the budgets of this key cannot be applied: %s budgets on its chain, at most 10 can be', coalesce(cardinality(j.budget_ids), 0))
+      when 'budget_config_invalid' then case
+        when j.alive is distinct from cardinality(j.chain) or j.alive = 0
+          then 'the budgets of this key cannot be applied: a project, unit, member or tag above it is gone'
+        when j.units > 4 then format('the budgets of this key cannot be applied: its units are %s deep, at most 4 can be', j.units)
+        else format('the budgets of this key cannot be applied: %s budgets on its chain, at most 10 can be',
+          coalesce(cardinality(j.budget_ids), 0) + j.makes_run::integer)
+      end
       when 'model_not_allowed' then format('this key may not use model %s; it may use %s', to_json(j.model), array_to_string(j.allowed_models, ', '))
       when 'model_not_found' then format('model %s has no route; names are exact, GET /v1/models lists them', to_json(j.model))
       when 'output_limit_required' then 'the request sets no output limit and none is configured; set max_tokens'
       when 'model_unpriced' then format('model %s has no reviewed price for what this request may use, so its cost cannot be held', to_json(j.model))
-      when 'invalid_request' then 'this request could cost more than $1000000, which is out of range; lower max_tokens or n'
-      when 'request_over_limit' then format(
-        'this request could cost up to $%s, more than the ceiling of $%s for one request of this key; lower max_tokens or shorten the input',
-        budget.usd(j.cost), budget.usd(j.request_ceiling_nano_usd))
+      when 'invalid_request' then case
+        when j.run_ended_at is not null then format('run %s has ended; use a new run id', to_json(j.run_name))
+        when j.run_ceiling_usd * 1000000000 > j.key_run_ceiling then format(
+          'run.ceiling_usd is $%s, but a run of this key may cost at most $%s', j.run_ceiling_usd, budget.usd(j.key_run_ceiling))
+        when j.run_max_steps > j.key_run_max_steps then format(
+          'run.max_steps is %s, but a run of this key may take at most %s', j.run_max_steps, j.key_run_max_steps)
+        when j.way_tokens is null then 'input_tokens is missing: a strict budget, a ceiling or a token limit needs it'
+        else 'this request could cost more than $1000000, which is out of range; lower max_tokens or n'
+      end
     end),
-    j.org_id, j.key_id, j.chain || coalesce(j.account_ids, '{}'), j.model, j.bounded_input, j.output_tokens, j.choices,
-    j.request_id, j.body_hash, j.holder, case when j.cost <= 1000000000000000 then j.cost::bigint end,
-    j.request_ceiling_nano_usd, j.route_ids, j.price_ids,
-    j.routes, j.stale_seconds, j.idempotency_days, coalesce(j.budget_ids, '{}'), null::integer[], null::uuid
+    j.org_id, j.key_id, array_remove(j.run_id || j.chain || coalesce(j.account_ids, '{}'), null), j.model, j.bounded_input, j.output_tokens,
+    j.choices, j.features, j.request_id, j.body_hash, j.holder,
+    case when j.cost <= 1000000000000000 and not (
+      -- Configured to go by what is spent: a cap nobody set is not a bound.
+      j.on_unknown_cost = 'check' and j.require_output_limit and j.max_output_tokens is null
+      and j.default_max_output_tokens is null and j.policy_max_output_tokens is null
+    ) then j.cost::bigint end,
+    j.allow_unpriced, j.request_ceiling_nano_usd, j.route_ids, j.price_ids, j.routes, j.stale_seconds, j.idempotency_days,
+    coalesce(j.budget_ids, '{}'), coalesce(j.rate_scope_ids, '{}'), j.run_name, j.run_id,
+    coalesce((j.run_ceiling_usd * 1000000000)::bigint, j.key_run_ceiling::bigint),
+    coalesce(j.run_max_steps, j.key_run_max_steps), null::integer[], null::uuid
   from item i
   left join judged j on j.item = i.item
-  order by i.item
+  order by i.item, j.rung_place
 $$;
 revoke all on function budget_internal.prepare_admissions(jsonb, timestamptz) from public;
 comment on function budget_internal.prepare_admissions(jsonb, timestamptz) is
-  'Requests of a batch, resolved and priced, in order; a request that cannot be decided has a code.';
+  'Requests of a batch, resolved and priced, in order, each in every way it may be granted; a way that cannot be has a code.';

@@ -25,6 +25,8 @@ begin
   p_result.reserved_nano_usd := (p_earlier ->> 'reserved')::bigint;
   p_result.granted_output_tokens := (p_earlier ->> 'output_tokens')::bigint;
   p_result.routes := p_earlier -> 'routes';
+  p_result.rung := p_earlier ->> 'rung';
+  p_result.rung_changes := p_earlier -> 'rung_changes';
   return p_result;
 end
 $$;

@@ -16,12 +16,15 @@ begin
   if jsonb_typeof(p_request -> 'model') is distinct from 'string' or length(p_request ->> 'model') not between 1 and 200 then
     return 'model is missing, or not a string of 1 to 200 characters';
   end if;
-  v_value := p_request -> 'input_tokens';
-  if jsonb_typeof(v_value) is distinct from 'number' then
-    return 'input_tokens is missing or not a number';
-  end if;
-  if v_value::numeric < 0 or v_value::numeric > 1000000000000 or v_value::numeric <> trunc(v_value::numeric) then
-    return 'input_tokens must be a whole number from 0 to 1000000000000';
+  -- Null where no budget of the key needs an estimate.
+  v_value := coalesce(p_request -> 'input_tokens', 'null');
+  if v_value <> 'null' then
+    if jsonb_typeof(v_value) <> 'number' then
+      return 'input_tokens must be a number';
+    end if;
+    if v_value::numeric < 0 or v_value::numeric > 1000000000000 or v_value::numeric <> trunc(v_value::numeric) then
+      return 'input_tokens must be a whole number from 0 to 1000000000000';
+    end if;
   end if;
   v_value := coalesce(p_request -> 'max_output_tokens', 'null');
   if v_value <> 'null' then
@@ -38,7 +41,7 @@ begin
   ) then
     return 'request_id must be a string of 1 to 200 characters';
   end if;
-  v_options := coalesce(p_request -> 'options', '{}');
+  v_options := coalesce(nullif(p_request -> 'options', 'null'), '{}');
   if jsonb_typeof(v_options) <> 'object' then
     return 'options must be a JSON object';
   end if;
@@ -62,6 +65,19 @@ begin
       when 'body_hash', 'holder' then
         if jsonb_typeof(v_value) <> 'string' or length(v_value #>> '{}') > 200 then
           return format('%s must be a string of at most 200 characters', v_name);
+        end if;
+      when 'input_bounds' then
+        if jsonb_typeof(v_value) <> 'object' or exists (
+          select 1 from jsonb_each(case when jsonb_typeof(v_value) = 'object' then v_value end) b
+          where b.key not in ('tokenizer', 'chars3', 'bytes4') or jsonb_typeof(b.value) <> 'number'
+            or b.value::text !~ '^[0-9]{1,12}$'
+        ) then
+          return 'input_bounds must be an object of tokenizer, chars3 and bytes4, whole numbers below 1000000000000';
+        end if;
+      when 'run' then
+        v_name := budget_internal.run_defect(v_value);
+        if v_name is not null then
+          return v_name;
         end if;
       else
         return format('unknown option %s', left(v_name, 40));

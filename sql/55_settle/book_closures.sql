@@ -8,23 +8,43 @@ declare
   v_ids uuid[] := array(select c.reservation_id from unnest(p_closures) c);
   v_expected bigint;
   v_changed bigint;
+  v_now_ms constant bigint := extract(epoch from p_now) * 1000;
 begin
   if cardinality(v_ids) = 0 then
     return;
   end if;
 
-  with moved as (
-    select
-      -- A period is charged at most once by a reservation, and gives back the hold only where one was taken.
-      i.period_id, sum(c.amount_nano_usd::numeric) as spent,
-      sum(case when i.place <= cardinality(r.held_period_ids) then r.reserved_nano_usd::numeric else 0 end) as held
+  with leg as (
+    select c.item, c.amount_nano_usd, r.reservation_id, r.reserved_nano_usd, r.held_period_ids,
+      r.held_period_ids || r.counted_period_ids as period_ids, r.price_ids[r.attempt] as price_id,
+      (extract(epoch from r.reserved_at) * 1000)::bigint as since_ms
     from unnest(p_closures) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id
-    cross join lateral unnest(r.held_period_ids || r.counted_period_ids) with ordinality i (period_id, place)
+  ), moved as (
+    select
+      -- A period gives back the hold only where one was taken. One that is narrowed to models is charged only for them.
+      i.period_id,
+      coalesce(sum(l.amount_nano_usd::numeric) filter (
+        where b.models is null or m.model = any (b.models)
+      ), 0) as spent,
+      coalesce(sum(l.reserved_nano_usd::numeric) filter (where i.place <= cardinality(l.held_period_ids)), 0) as held,
+      count(*) filter (where i.place <= cardinality(l.held_period_ids)) as holds,
+      coalesce(sum(l.since_ms) filter (where i.place <= cardinality(l.held_period_ids)), 0) as since_ms
+    from leg l
+    cross join lateral unnest(l.period_ids) with ordinality i (period_id, place)
+    left join budget_internal.periods p on p.period_id = i.period_id
+    left join budget_internal.budgets b on b.budget_id = p.budget_id
+    left join budget_internal.prices m on b.models is not null and m.price_id = l.price_id
     group by i.period_id
   ), changed as (
     update budget_internal.periods p
-    set held_nano_usd = p.held_nano_usd - m.held, spent_nano_usd = p.spent_nano_usd + m.spent
+    set held_nano_usd = p.held_nano_usd - m.held, spent_nano_usd = p.spent_nano_usd + m.spent,
+      open_holds = p.open_holds - m.holds, open_since_ms = p.open_since_ms - m.since_ms,
+      hold_ms = case
+        when m.holds = 0 then p.hold_ms
+        when p.hold_ms = 0 then greatest(1, v_now_ms - m.since_ms / m.holds)
+        else greatest(1, (7 * p.hold_ms + (v_now_ms - m.since_ms / m.holds)) / 8)
+      end
     from moved m
     where p.period_id = m.period_id
     returning 1
@@ -33,19 +53,26 @@ begin
   if v_changed <> v_expected then
     perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
   end if;
+  perform budget_internal.shrink_carves(array(
+    -- A run comes first in its chain.
+    select distinct r.scope_ids[1] from budget_internal.reservations r where r.reservation_id = any (v_ids)
+  ));
+  perform budget_internal.count_units(p_closures);
+  perform budget_internal.correct_rates(p_closures);
 
   return query
   with booked as (
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
       outcome, usage, provider_cost_usd, overrun, flags, model, route_id, price_id, variant, request_id, body_hash,
-      reserved_at, note
+      reserved_at, note, rung
     )
     select
-      r.org_id, p_now, c.kind, r.reservation_id, r.key_id, r.scope_ids, r.held_period_ids || r.counted_period_ids,
+      r.org_id, p_now, c.kind, r.reservation_id, r.key_id, r.scope_ids,
+      budget_internal.charged_period_ids(r.held_period_ids || r.counted_period_ids, r.price_ids[r.attempt]),
       c.amount_nano_usd, r.reserved_nano_usd, c.source, c.outcome, c.usage, c.provider_cost_usd,
-      c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], r.variant,
-      r.request_id, r.body_hash, r.reserved_at, c.note
+      cardinality(r.held_period_ids) > 0 and c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], r.variant,
+      r.request_id, r.body_hash, r.reserved_at, c.note, r.rung
     from unnest(p_closures) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id
     order by c.item

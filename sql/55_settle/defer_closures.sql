@@ -13,7 +13,9 @@ as $$
       )::integer) as wait
     from unnest(p_closures) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id
-    cross join lateral budget_internal.policy(r.org_id) p
+    cross join lateral budget_internal.policy(
+      r.org_id, (select k.project_id from budget_internal.keys k where k.key_id = r.key_id)
+    ) p
   ), kept as (
     update budget_internal.reservations r
     set reconciliation_attempts = r.reconciliation_attempts + 1,

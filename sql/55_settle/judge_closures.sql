@@ -22,7 +22,18 @@ as $$
   ), row_found as (
     select
       p.*, r.org_id, r.key_id, r.reserved_nano_usd, r.stale_at, r.variant, r.held_period_ids, r.counted_period_ids,
+      cardinality(r.held_period_ids) = 0 and r.counted_period_ids <> '{}' as unheld,
       r.price_ids[r.attempt] as price_id,
+      -- What holds nothing (no strict budget was in its way) is charged its worst case all the same when nothing is known
+      -- of it, worked out only then.
+      case
+        when cardinality(r.held_period_ids) > 0 then r.reserved_nano_usd::numeric
+        when p.outcome in ('unknown', 'stale', 'estimated') or p.usage is null then coalesce(least(1000000000000000,
+          budget_internal.worst_case(
+            r.price_ids[r.attempt], r.variant, r.input_tokens, r.output_tokens::numeric * r.choices, r.features
+          )), 0)
+        else 0
+      end as hold,
       budget_internal.usage_defect(p.usage) as usage_defect,
       budget_internal.usage_defect(p.usage_seen) as seen_defect
     from report p
@@ -67,12 +78,12 @@ as $$
     case c.kind
       when 'released' then 0
       when 'charged' then greatest(
-        c.reserved_nano_usd, case when c.seen_cost <= 1000000000000000 then c.seen_cost end
+        c.hold, case when c.seen_cost <= 1000000000000000 then c.seen_cost end
       )::bigint
       else (case
         when c.outcome = 'finished' then c.cost
         else greatest(
-          least(c.cost, c.reserved_nano_usd), case when c.seen_cost <= 1000000000000000 then c.seen_cost end
+          least(c.cost, c.hold), case when c.seen_cost <= 1000000000000000 then c.seen_cost end
         )
       end)::bigint
     end,
@@ -89,6 +100,7 @@ as $$
       case when c.outcome in ('finished', 'estimated') and c.usage is null then 'usage_missing' end,
       case when c.usage_defect is not null or c.seen_defect is not null or c.cost > 1000000000000000 then 'usage_rejected' end,
       case when c.usage is not null and c.usage_defect is null and c.cost is null then 'usage_unpriced' end,
+      case when c.unheld then 'unheld' end,
       case when c.stale_at < p_now and c.outcome <> 'stale' then 'late' end
     ], null),
     c.note,

@@ -15,7 +15,7 @@ begin
       join budget_internal.ledger_entries l on l.reservation_id = i.reservation_id
       where not exists (select 1 from budget_internal.reservations r where r.reservation_id = i.reservation_id)
     )
-    select coalesce(array_agg(budget_internal.period_lock_key(p.budget_id, p.starts_at)), '{}')
+    select coalesce(array_agg(p.lock_key), '{}')
     from budget_internal.periods p
     where p.period_id in (select unnest(h.period_ids) from held h)
   );

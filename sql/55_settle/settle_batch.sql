@@ -7,6 +7,8 @@
 create or replace function budget.settle_batch(p_settlements jsonb) returns setof budget.settle_result
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_items integer[];

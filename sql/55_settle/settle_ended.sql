@@ -39,7 +39,7 @@ begin
         if v_seen is not null and budget_internal.usage_defect(v_seen) is null then
           v_seen_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_seen);
         end if;
-        v_cost := greatest(least(v_cost, v_entry.reserved_nano_usd), v_seen_cost);
+        v_cost := greatest(least(v_cost, greatest(v_entry.reserved_nano_usd, v_entry.amount_nano_usd)), v_seen_cost);
       end if;
     end if;
     if v_cost > 1000000000000000 then
@@ -50,23 +50,29 @@ begin
   if v_cost is not null then
     v_cost := v_cost - v_entry.amount_nano_usd;
     update budget_internal.periods p
-    set spent_nano_usd = p.spent_nano_usd + v_cost
+    set spent_nano_usd = p.spent_nano_usd + v_cost,
+      -- The correction of a charge from before a reset belongs to what the reset has forgiven.
+      forgiven_nano_usd = case
+        when v_entry.booked_at < p.reset_at then greatest(0, p.forgiven_nano_usd + v_cost) else p.forgiven_nano_usd
+      end
     where p.period_id = any (v_entry.period_ids);
     get diagnostics v_changed = row_count;
     if v_changed <> cardinality(v_entry.period_ids) then
       perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
     end if;
+    perform budget_internal.shrink_carves(v_entry.scope_ids[1:1]);
+    perform budget_internal.correct_units(v_entry.org_id, v_entry.scope_ids, v_entry.reserved_at, v_cost::bigint);
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
       outcome, usage, provider_cost_usd, overrun, flags, model, route_id, price_id, variant, request_id, body_hash,
-      reserved_at, note
+      reserved_at, note, rung
     ) values (
       v_entry.org_id, p_now, 'trued_up', v_id, v_entry.key_id, v_entry.scope_ids, v_entry.period_ids, v_cost,
       v_entry.reserved_nano_usd, case v_outcome when 'finished' then 'usage' when 'estimated' then 'bound' else 'none' end,
       v_outcome, v_usage, (p_report ->> 'provider_cost_usd')::numeric, v_cost > 0,
       array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end], null),
       v_entry.model, v_entry.route_id, v_entry.price_id, v_entry.variant, v_entry.request_id, v_entry.body_hash,
-      v_entry.reserved_at, budget_internal.short_note(p_report -> 'note')
+      v_entry.reserved_at, budget_internal.short_note(p_report -> 'note'), v_entry.rung
     ) returning * into v_correction;
     return row(
       p_item, 'trued_up', null, null, v_id, v_entry.amount_nano_usd + v_correction.amount_nano_usd, v_entry.reserved_nano_usd,

@@ -6,6 +6,8 @@ create or replace function budget.heartbeat(p_reservation_ids uuid[])
 returns table (reservation_id uuid, alive boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 begin
   perform budget_internal.require_read_committed();

@@ -4,6 +4,8 @@
 create or replace function budget.reconcile_one(p_reservation_id uuid) returns budget.settle_result
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_reservation budget_internal.reservations;

@@ -178,8 +178,8 @@ def key_create(
     """Create a key in a project (org and project are made if they are new). The secret is shown this once."""
     options = {"allowed_models": models} if models else {}
     with _database(dsn) as connection, connection.transaction():
-        _make_if_new(connection, "select budget.create_org(%s)", org)
-        _make_if_new(connection, "select budget.create_project(%s, %s)", org, project)
+        _make_if_new(connection, "select budget.create_scope(null, 'org', %s)", org)
+        _make_if_new(connection, "select budget.create_scope(%s, 'project', %s)", org, project)
         row = connection.execute(
             "select secret from budget.create_key(%s, %s, %s, %s)", (org, project, name, json.dumps(options))
         ).fetchone()

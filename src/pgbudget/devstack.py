@@ -169,7 +169,9 @@ class DevStack:
         if not connection.execute(
             "select 1 from budget_internal.scopes where kind = 'org' and name = 'demo' and deleted_at is null"
         ).fetchone():
-            connection.execute("select budget.create_org('demo'), budget.create_project('demo', 'demo')")
+            connection.execute(
+                "select budget.create_scope(null, 'org', 'demo'), budget.create_scope('demo', 'project', 'demo')"
+            )
         name = f"demo-{secrets.token_hex(3)}"
         row = connection.execute("select secret from budget.create_key('demo', 'demo', %s)", (name,)).fetchone()
         assert row is not None

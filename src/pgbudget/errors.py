@@ -35,6 +35,9 @@ STATUS = {
 #: Refusals of a budget or a ceiling: only these carry amounts. Any other answer would tell prices to who has no key.
 WITH_AMOUNTS = frozenset({"request_over_limit", "budget_exceeded", "budget_busy"})
 
+#: Refusals of a rate limit: they have a moment to come back at, unless the request can never fit.
+_RATES = frozenset({"rate_limit_exceeded", "tokens_limit_exceeded"})
+
 #: The field of the request that a refusal is about.
 _PARAMS = {
     "model_not_allowed": "model",
@@ -176,3 +179,8 @@ class Refused(BudgetError):
         super().__init__(message, _PARAMS.get(code), retry_after=retry_after, detail=detail)
         self.code = code
         self.status = STATUS.get(code, (503, ""))[0]
+
+    @property
+    def retry_helps(self) -> bool:
+        """Only against what passes by itself: others' holds, and a minute that is full but that the request fits in."""
+        return self.code == "budget_busy" or (self.code in _RATES and self.retry_after is not None)

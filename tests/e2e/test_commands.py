@@ -51,7 +51,7 @@ def commands(group: Any = None, name: str = "") -> dict[str, Any]:
         ("budget set o key/k1 1e-10 day", "limit_usd has more than nine decimals"),
         ("budget set o key/k1 5 fortnight", "period must be one of 1d, 7d"),
         ("budget set o key/k1 5 day --time-zone Mars", "is not an IANA time zone (For example: UTC"),
-        ("budget set o kye/k1 5 day", "scope kind must be one of"),
+        ("budget set o kye/k1 5 day", "kind must be one of"),
         ("budget set o key/k2 5 day", 'there is no key "k2" in this org'),
         ("budget set o2 key/k1 5 day", 'there is no org "o2"'),
         ("key create o p k1", 'there is already a key "k1" in this org'),
@@ -68,7 +68,7 @@ def commands(group: Any = None, name: str = "") -> dict[str, Any]:
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(world: World, line: str, says: str) -> None:
-    world.execute("select budget.create_org('o'), budget.create_project('o', 'p')")
+    world.execute("select budget.create_scope(null, 'org', 'o'), budget.create_scope('o', 'project', 'p')")
     world.execute("select budget.create_key('o', 'p', 'k1')")
     done = run(*line.split(" "), PGBUDGET_DSN=world.dsn)
     assert (done.returncode, done.stdout) == (1, "")

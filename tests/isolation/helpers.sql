@@ -25,7 +25,7 @@ begin
   delete from spec.world;
   -- What the last permutation left open must not meet this one's reconciler.
   perform budget.release(r.reservation_id) from budget_internal.reservations r;
-  perform budget.create_org(v_org), budget.create_project(v_org, 'p');
+  perform budget.create_scope(null, 'org', v_org), budget.create_scope(v_org, 'project', 'p');
   insert into spec.world
   select s.scope_id, c.secret
   from budget.create_key(v_org, 'p', 'k') c
@@ -120,3 +120,71 @@ from (
   join spec.world w on w.org_id = l.org_id
 ) c
 order by request, place;
+
+-- An org of its own: project p with units a, b under a, c under b, z beside a, and key k in unit c.
+create procedure spec.tree()
+language plpgsql
+as $$
+declare
+  v_org text;
+begin
+  call spec.fresh(9000);
+  select s.name into v_org from spec.world w join budget_internal.scopes s on s.scope_id = w.org_id;
+  perform budget.create_scope(v_org, 'unit', 'a', 'project', 'p');
+  perform budget.create_scope(v_org, 'unit', 'b', 'unit', 'a');
+  perform budget.create_scope(v_org, 'unit', 'c', 'unit', 'b');
+  perform budget.create_scope(v_org, 'unit', 'z', 'project', 'p');
+  perform budget.move_key(v_org, 'k', '{"unit": "c"}');
+end
+$$;
+
+-- A statement of an admin, with the org at hand for $1: its outcome in a word, or what was refused.
+create function spec.admin(p_statement text) returns text
+language plpgsql
+as $$
+declare
+  v_org text;
+begin
+  select s.name into v_org from spec.world w join budget_internal.scopes s on s.scope_id = w.org_id;
+  execute p_statement using v_org;
+  return 'done';
+exception when sqlstate 'LB101' or sqlstate 'LB109' then
+  return sqlerrm;
+end
+$$;
+
+-- The tree as it is: every scope with what is above it, keys by their chain.
+create view spec.tree as
+select s.kind::text, s.name, coalesce(
+  (
+    select string_agg(l.name, ' < ' order by c.place)
+    from budget_internal.keys k
+    cross join lateral unnest(k.chain[2:]) with ordinality c (scope_id, place)
+    join budget_internal.scopes l on l.scope_id = c.scope_id and l.kind <> 'org'
+    where k.key_id = s.scope_id
+  ),
+  p.name
+) as under
+from spec.world w
+join budget_internal.scopes s on s.org_id = w.org_id and s.deleted_at is null and s.kind in ('unit', 'key')
+join budget_internal.scopes p on p.scope_id = s.parent_id
+order by s.kind, s.name;
+
+-- Keys k and l with 900 micro-dollars each, of the 2,700 that their project shares out.
+create procedure spec.shared()
+language plpgsql
+as $$
+begin
+  call spec.fresh(900);
+  perform spec.admin($a$select budget.create_key($1, 'p', 'l')$a$);
+  perform spec.admin($a$select budget.set_budget($1, 'key', 'l', 0.0009, 'total', '{"name": "b"}')$a$);
+  perform spec.admin($a$select budget.set_budget($1, 'project', 'p', 0.0027, 'total', '{"allocation": "sum_within"}')$a$);
+end
+$$;
+
+create view spec.limits as
+select s.kind::text, s.name, b.name as budget, b.limit_nano_usd / 1000 as micro_usd
+from spec.world w
+join budget_internal.budgets b on b.org_id = w.org_id and b.deleted_at is null
+join budget_internal.scopes s on s.scope_id = b.scope_id
+order by s.kind, s.name;

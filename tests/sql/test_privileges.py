@@ -71,7 +71,7 @@ def test_the_gateway_can_only_execute_its_functions(world: World) -> None:
         (
             "budget_reader",
             {"explain", "quote", "usd", "verify"},
-            {"budget.budget_status", "budget.ledger", "budget.quarantine", "budget.reservation_status"},
+            {"budget.audit", "budget.budget_status", "budget.ledger", "budget.quarantine", "budget.reservation_status"},
         ),
     ],
 )

@@ -16,7 +16,7 @@ from tests.support.world import World
         "create temporary table mine (a int)",
         "create table budget.mine (a int)",
         "create function public.mine() returns int language sql as 'select 1'",
-        "select budget.create_org('mine')",
+        "select budget.create_scope(null, 'org', 'mine')",
         "select budget_internal.clock()",
     ],
 )

@@ -71,7 +71,7 @@ class World:
     def org(self) -> str:
         """A new org with a project ``p``."""
         name = f"org{next(self._names)}"
-        self.execute("select budget.create_org(%s), budget.create_project(%s, 'p')", name, name)
+        self.execute("select budget.create_scope(null, 'org', %s), budget.create_scope(%s, 'project', 'p')", name, name)
         return name
 
     def key(self, limit_micro_usd: int | None = None, *, org: str | None = None, period: str = "day", **options: Any) -> str:

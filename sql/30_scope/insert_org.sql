@@ -1,7 +1,6 @@
--- budget.create_org: a new organisation.
--- errors: LB101 bad or taken name.
-create or replace function budget.create_org(p_name text) returns bigint
-language plpgsql volatile security definer
+-- budget_internal.insert_org: one new org; LB101 when the name is taken.
+create or replace function budget_internal.insert_org(p_name text) returns bigint
+language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -17,6 +16,5 @@ begin
   return v_org_id;
 end
 $$;
-comment on function budget.create_org(text) is 'Create an org; returns its id. LB101 on a bad or taken name.';
-revoke all on function budget.create_org(text) from public;
-grant execute on function budget.create_org(text) to budget_admin;
+revoke all on function budget_internal.insert_org(text) from public;
+comment on function budget_internal.insert_org(text) is 'Insert an org; LB101 on a bad or taken name.';

@@ -1,0 +1,10 @@
+begin;
+select plan(5);
+select budget_test.key(1);
+select throws_ok('update budget_internal.audit_entries set actor = null', 'LB913');
+select throws_ok('delete from budget_internal.audit_entries', 'LB913');
+select throws_ok('truncate budget_internal.audit_entries', 'LB913');
+select ok(has_table_privilege('budget_reader', 'budget.audit', 'select') and has_table_privilege('budget_admin', 'budget.audit', 'select'));
+select ok(not has_table_privilege('budget_gateway', 'budget.audit', 'select'));
+select * from finish();
+rollback;

@@ -1,0 +1,28 @@
+begin;
+select plan(22);
+call budget_test.tree();
+select count(*) as n from budget_internal.scopes \gset
+select budget_test.refused($$select budget.create_scope(null, 'planet', 'x')$$, 'kind');
+select budget_test.refused($$select budget.create_scope(null, null, 'x')$$, 'kind');
+select budget_test.refused($$select budget.create_scope('o', 'key', 'x')$$, 'kind');
+select budget_test.refused($$select budget.create_scope('o', 'run', 'x')$$, 'kind');
+select budget_test.refused($$select budget.create_scope('o', 'org', 'x')$$, 'org must be null');
+select budget_test.refused($$select budget.create_scope('o', 'account', 'x')$$, 'org must be null');
+select budget_test.refused($$select budget.create_scope(null, 'project', 'x')$$, 'org');
+select budget_test.refused($$select budget.create_scope('nobody', 'project', 'x')$$, 'nobody');
+select budget_test.refused($$select budget.create_scope('(installation)', 'project', 'x')$$, 'org');
+select budget_test.refused($$select budget.create_scope('o', 'project', null)$$, 'project name');
+select budget_test.refused($$select budget.create_scope('o', 'project', '')$$, 'project name');
+select budget_test.refused($$select budget.create_scope('o', 'project', ' x')$$, 'project name');
+select budget_test.refused($$select budget.create_scope('o', 'project', E'x\ny')$$, 'project name');
+select budget_test.refused($$select budget.create_scope('o', 'project', repeat('x', 201))$$, 'project name');
+select budget_test.refused($$select budget.create_scope('o', 'project', 'p')$$, 'already a project "p"');
+select budget_test.refused($$select budget.create_scope(null, 'org', 'o')$$, 'already an org "o"');
+select budget_test.refused($$select budget.create_scope('o', 'project', 'x', 'project', 'p')$$, 'parent_kind');
+select budget_test.refused($$select budget.create_scope('o', 'unit', 'x')$$, 'parent_kind');
+select budget_test.refused($$select budget.create_scope('o', 'unit', 'x', 'member', 'm')$$, 'parent_kind');
+select budget_test.refused($$select budget.create_scope('o', 'unit', 'x', 'unit', 'nobody')$$, 'nobody');
+select budget_test.refused($$select budget.create_scope('o', 'unit', 'x', 'unit', null)$$, 'name of the unit');
+select is((select count(*) from budget_internal.scopes), :n::bigint, 'nothing was made');
+select * from finish();
+rollback;

@@ -1,0 +1,27 @@
+begin;
+select plan(20);
+call budget_test.tree();
+select budget.create_scope('o', 'unit', 'u', 'project', 'q'), budget.create_key('o', 'p', 'k', '{"unit": "c", "tags": ["t1"]}');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"unit": "nobody"}')$$, 'nobody');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"unit": 1}')$$, 'unit');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"unit": ["a"]}')$$, 'unit');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"member": "nobody"}')$$, 'nobody');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"member": {}}')$$, 'member');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"tags": "t1"}')$$, 'tags');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"tags": ["nobody"]}')$$, 'nobody');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"tags": [["t1"]]}')$$, 'tags');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"tags": {"t1": 1}}')$$, 'tags');
+
+select budget_test.refused($$select budget.move_key('o', 'k', '{"project": "q"}')$$, 'unit is in another project');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"unit": "u"}')$$, 'unit is in another project');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"project": null}')$$, 'project');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"project": 7}')$$, 'project');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"member": "m", "tags": ["nobody"]}')$$, 'nobody');
+select budget_test.refused($$select budget.move_key('o', 'k', '{"org": "o"}')$$, 'org');
+select budget_test.refused($$select budget.move_key('o', 'k', '[]')$$, 'placement');
+select budget_test.refused($$select budget.move_key('o', 'k', null)$$, 'placement');
+select budget_test.refused($$select budget.move_key('o', 'nobody', '{}')$$, 'nobody');
+select is(budget_test.chain('k'), 'key k, tag t1, unit c, unit b, unit a, project p, org o');
+select is_empty('select * from budget.verify()', 'the books agree');
+select * from finish();
+rollback;

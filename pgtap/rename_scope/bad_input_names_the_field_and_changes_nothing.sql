@@ -1,0 +1,18 @@
+begin;
+select plan(12);
+call budget_test.tree();
+select budget.create_scope(null, 'org', 'o2'), budget.create_scope(null, 'account', 'acct');
+select budget_test.refused($$select budget.rename_scope('o', 'unit', 'a', 'b')$$, 'new_name is taken');
+select budget_test.refused($$select budget.rename_scope(null, 'org', 'o', 'o2')$$, 'new_name is taken');
+select budget_test.refused($$select budget.rename_scope('o', 'unit', 'a', '')$$, 'new_name');
+select budget_test.refused($$select budget.rename_scope('o', 'unit', 'a', null)$$, 'new_name');
+select budget_test.refused($$select budget.rename_scope('o', 'unit', 'nobody', 'x')$$, 'nobody');
+select budget_test.refused($$select budget.rename_scope('o', 'unit', null, 'x')$$, 'name of the unit');
+select budget_test.refused($$select budget.rename_scope('o', 'run', 'a', 'x')$$, 'kind');
+select budget_test.refused($$select budget.rename_scope('o', null, 'a', 'x')$$, 'kind');
+select budget_test.refused($$select budget.rename_scope('o2', 'org', 'o', 'x')$$, 'org');
+select budget_test.refused($$select budget.rename_scope('o', 'account', 'acct', 'x')$$, 'org must be null');
+select budget_test.refused($$select budget.rename_scope(null, 'org', '(installation)', 'x')$$, 'installation');
+select is((select count(*) from budget_internal.scopes where name = 'x'), 0::bigint);
+select * from finish();
+rollback;

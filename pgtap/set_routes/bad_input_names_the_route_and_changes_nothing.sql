@@ -1,0 +1,30 @@
+begin;
+select plan(23);
+select budget.set_route(null, 'm', 'was', 'was');
+select count(*) as n from budget_internal.scopes \gset
+select budget_test.refused($$select budget.set_routes(null, 'm', '{}')$$, 'routes');
+select budget_test.refused($$select budget.set_routes(null, 'm', 'null')$$, 'routes');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[1]')$$, 'route 1');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[null]')$$, 'route 1');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{}]')$$, 'route 1 provider is missing');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a"}]')$$, 'route 1 account is missing');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x"}, {"provider": 1, "account": "x"}]')$$, 'route 2 provider');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": ""}]')$$, 'route 1 account');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x", "nonsense": 1}]')$$, 'nonsense');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x", "upstream_model": 5}]')$$, 'route 1 upstream_model');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x", "priority": 0}]')$$, 'route 1 priority');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x", "priority": "1"}]')$$, 'route 1 priority');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x", "weight": -1}]')$$, 'route 1 weight');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x", "weight": 1.5}]')$$, 'route 1 weight');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x", "weight": 1e12}]')$$, 'route 1 weight');
+select budget_test.refused($$select budget.set_routes(null, 'm', '[{"provider": "a", "account": "x"}, {"provider": "b", "account": "x", "upstream_model": "m"}]')$$, 'twice');
+
+select budget_test.refused(format($$select budget.set_routes(null, 'm', %L)$$, (select jsonb_agg(jsonb_build_object('provider', 'p', 'account', 'a' || i)) from generate_series(1, 17) i)), '16 routes');
+select budget_test.refused($$select budget.set_routes(null, 'm', null)$$, 'routes');
+select budget_test.refused($$select budget.set_routes(null, '', '[]')$$, 'model');
+select budget_test.refused($$select budget.set_routes('nobody', 'm', '[]')$$, 'nobody');
+select budget_test.refused($$select budget.set_route(null, 'm', null, 'x')$$, 'provider');
+select results_eq($$select provider from budget_internal.routes where model = 'm'$$, $$values ('was')$$);
+select is((select count(*) from budget_internal.scopes), :n::bigint, 'no account was made');
+select * from finish();
+rollback;

@@ -1,0 +1,22 @@
+-- budget_internal.plan_cost: the most a request can cost over every price that its route plan may lead to; null when one of
+-- them has none.
+create or replace function budget_internal.plan_cost(
+  p_price_ids bigint[], p_input_tokens bigint, p_output_tokens numeric, p_features text[]
+) returns numeric
+language plpgsql stable
+as $$
+begin
+  return (
+    select case when count(*) = count(w.cost) then max(w.cost) end
+    from (
+      select budget_internal.worst_case(p.price_id, 'standard', p_input_tokens, p_output_tokens, p_features) as cost
+      from unnest(p_price_ids) p (price_id)
+      -- Not pulled up: each cost is worked out once.
+      offset 0
+    ) w
+  );
+end
+$$;
+revoke all on function budget_internal.plan_cost(bigint[], bigint, numeric, text[]) from public;
+comment on function budget_internal.plan_cost(bigint[], bigint, numeric, text[]) is
+  'Most a request can cost over its plan, in nano-USD; null when unpriced.';

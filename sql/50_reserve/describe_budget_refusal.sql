@@ -1,0 +1,73 @@
+-- budget_internal.describe_budget_refusal: a refusal by a budget: which one, its numbers, when it has room again.
+create or replace function budget_internal.describe_budget_refusal(
+  p_result budget.reserve_result, p_slot budget_internal.slot, p_rooms budget_internal.rooms, p_place integer, p_now timestamptz
+) returns budget.reserve_result
+language plpgsql stable
+as $$
+declare
+  v_limit constant bigint := p_rooms.limits[p_place];
+  v_spent constant bigint := p_rooms.spent[p_place];
+  v_held constant bigint := p_rooms.held[p_place];
+  v_name text;
+  v_cost text := case
+    when p_result.worst_case_nano_usd is null then 'this request'
+    else format('this request could cost up to $%s', budget.usd(p_result.worst_case_nano_usd))
+  end;
+begin
+  if p_slot.budget_id is null then
+    p_result.scope_kind := 'run';
+    p_result.scope_name := p_slot.run_name;
+    p_result.budget_name := 'run';
+  else
+    select s.kind, s.name, b.name into p_result.scope_kind, p_result.scope_name, p_result.budget_name
+    from budget_internal.budgets b
+    join budget_internal.scopes s on s.scope_id = b.scope_id
+    where b.budget_id = p_slot.budget_id;
+  end if;
+  p_result.limit_nano_usd := v_limit;
+  p_result.spent_nano_usd := v_spent;
+  p_result.held_nano_usd := v_held;
+  p_result.available_nano_usd := v_limit - v_spent - v_held;
+  p_result.resets_at := case when isfinite(p_slot.ends_at) then p_slot.ends_at end;
+  v_name := format('the %s budget of %s %s', p_result.budget_name, p_result.scope_kind, to_json(p_result.scope_name));
+
+  if p_rooms.grants[p_place] >= p_rooms.max_grants[p_place] then
+    p_result.message := format(
+      'run %s has taken its %s steps; start another run', to_json(p_result.scope_name), p_rooms.max_grants[p_place]
+    );
+  elsif p_result.code = 'request_over_limit' then
+    p_result.message := format(
+      '%s, more than the whole limit of %s ($%s); lower max_tokens or shorten the input', v_cost, v_name, budget.usd(v_limit)
+    );
+  elsif p_result.code = 'budget_exceeded' then
+    p_result.retry_after_seconds := greatest(1, least(ceil(extract(epoch from p_result.resets_at - p_now)), 2147483647));
+    if p_result.resets_at is null then
+      p_result.retry_after_seconds := null;
+    end if;
+    p_result.message := format(
+      '%s, but %s has $%s left: $%s of $%s is spent; %s, or lower max_tokens',
+      v_cost, v_name, budget.usd(greatest(0, v_limit - v_spent)), budget.usd(v_spent), budget.usd(v_limit),
+      coalesce('it resets at ' || to_char(p_result.resets_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        'it never resets, ask for a higher limit')
+    );
+  elsif p_rooms.closed[p_place] then
+    p_result.retry_after_seconds := 1;
+    p_result.message := format('%s has just closed; try again', v_name);
+  else
+    p_result.retry_after_seconds := budget_internal.busy_seconds(
+      p_slot, coalesce(p_result.worst_case_nano_usd, 1) - p_result.available_nano_usd, v_held, p_now
+    );
+    p_result.message := format(
+      '%s, but other running requests hold $%s of %s ($%s of $%s is spent); try again in %s s',
+      v_cost, budget.usd(v_held), v_name, budget.usd(v_spent), budget.usd(v_limit), p_result.retry_after_seconds
+    );
+  end if;
+  return p_result;
+end
+$$;
+revoke all on function budget_internal.describe_budget_refusal(
+  budget.reserve_result, budget_internal.slot, budget_internal.rooms, integer, timestamptz
+) from public;
+comment on function budget_internal.describe_budget_refusal(
+  budget.reserve_result, budget_internal.slot, budget_internal.rooms, integer, timestamptz
+) is 'Complete a refusal by a budget.';

@@ -1,0 +1,37 @@
+-- budget_internal.place_admissions: write into each admission where its periods stand in the list, in chain order.
+create or replace function budget_internal.place_admissions(
+  p_admissions budget_internal.admission[], p_slots budget_internal.slot[]
+) returns budget_internal.admission[]
+language plpgsql stable
+as $$
+begin
+  return array(
+    select (
+      a.item, a.rung_place, a.rung, a.action, a.rung_changes, a.code, a.message, a.org_id, a.key_id, a.scope_ids, a.model,
+      a.input_tokens, a.output_tokens, a.choices, a.features, a.request_id, a.body_hash, a.holder, a.cost_nano_usd,
+      a.fits_around, a.ceiling_nano_usd, a.route_ids, a.price_ids, a.routes, a.stale_seconds, a.idempotency_days,
+      a.budget_ids, a.rate_scope_ids, a.run_name, a.run_id, a.run_limit_nano_usd, a.run_max_grants,
+      array(
+        select s.slot::integer
+        from unnest(p_slots) with ordinality s (
+          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants, slot
+        )
+        where a.run_id is null and s.key_id = a.key_id and s.run_name = a.run_name
+      ) || array(
+        select s.slot::integer
+        from unnest(a.budget_ids) with ordinality b (budget_id, place)
+        join unnest(p_slots) with ordinality s (
+          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants, slot
+        ) on s.budget_id = b.budget_id
+        order by b.place
+      ),
+      null::uuid
+    )::budget_internal.admission
+    from unnest(p_admissions) a
+    order by a.item, a.rung_place
+  );
+end
+$$;
+revoke all on function budget_internal.place_admissions(budget_internal.admission[], budget_internal.slot[]) from public;
+comment on function budget_internal.place_admissions(budget_internal.admission[], budget_internal.slot[]) is
+  'Admissions with the positions of their periods.';
