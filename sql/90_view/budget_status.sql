@@ -26,7 +26,7 @@ select
   b.scope_id,
   t.now_at
 from budget_internal.budgets b
-join budget_internal.scopes s on s.scope_id = b.scope_id
+join budget_internal.scopes s on s.scope_id = b.scope_id and s.org_id = b.org_id
 join budget_internal.scopes o on o.scope_id = b.org_id and o.kind = 'org' and o.deleted_at is null
 cross join lateral budget_internal.period_now(
   b.period, b.anchor_at, b.time_zone, b.fiscal_month, b.fiscal_day

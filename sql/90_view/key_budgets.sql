@@ -4,7 +4,8 @@
 create or replace function budget.key_budgets(p_key text)
 returns table (
   scope_kind text, scope_name text, budget_name text, period text, limit_usd numeric, spent_usd numeric,
-  reserved_usd numeric, available_usd numeric, utilization numeric, starts_at timestamptz, ends_at timestamptz, binding boolean
+  reserved_usd numeric, available_usd numeric, utilization numeric, starts_at timestamptz, ends_at timestamptz, binding boolean,
+  enforcement text, models text[]
 )
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -18,7 +19,8 @@ begin
     k.available_usd, k.utilization, k.starts_at, k.ends_at,
     k.enforcement <> 'soft' and k.limit_usd is not null and 1 = row_number() over (
       order by k.enforcement = 'soft', k.available_usd, k.place
-    )
+    ),
+    k.enforcement::text, k.models
   from budget_internal.chain_budgets k
   where k.key_id = v_key_id and k.scope_kind <> 'account'
   order by k.place;
