@@ -98,7 +98,7 @@ def test_a_key_with_a_budget_is_made_and_shown(world: World) -> None:
     assert shown.endswith("books agree\n")
 
 
-def test_who_may_administer_needs_no_more_for_keys_and_budgets(world: World) -> None:
+def test_who_may_administer_needs_no_more_for_keys_budgets_and_their_status(world: World) -> None:
     world.execute("create role some_admin login password 'secret' in role budget_admin")
     try:
         dsn = with_database(world.dsn, world.dsn.rpartition("/")[2], "some_admin", "secret")
@@ -107,6 +107,9 @@ def test_who_may_administer_needs_no_more_for_keys_and_budgets(world: World) -> 
             assert (made.returncode, made.stderr) == (0, "")
             assert run("budget", "set", "acme", f"key/{name}", "5", "day", PGBUDGET_DSN=dsn).returncode == 0
             assert world.reserve(made.stdout.strip())["status"] == "granted"
+        shown = run("status", PGBUDGET_DSN=dsn)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert {"key/first", "key/second"} <= set(shown.stdout.split())
     finally:
         world.execute("drop role some_admin")
 
