@@ -178,7 +178,8 @@ def test_an_answer_takes_less_than_a_tenth_of_a_second_with_150_models(world: Wo
           for i in 1..150 loop
             perform budget.set_model('simulator', 'm' || i, 128000, 16384);
             perform budget.review_price(budget.add_price(
-              'simulator', 'm' || i, format('[{"kind": "input", "usd": "%s"}, {"kind": "output", "usd": "%s"}]', i, 4 * i)::jsonb,
+              'simulator', 'm' || i,
+              format('[{"kind": "input", "usd": "%s"}, {"kind": "output", "usd": "%s"}]', i, 4 * i)::jsonb,
               '2020-01-01T00:00:00Z', 'made up'
             ), 'me');
             perform budget.set_route(null, 'm' || i, 'simulator', 'simulator');
