@@ -242,8 +242,8 @@ class Call:
             self._end("unsent", note={"reason": "rung cannot be applied"})
             raise Refused(
                 "budget_config_invalid",
-                f"rung {json.dumps(rung)} of the ladder turns {error} off, which cannot be taken out of this request; nothing was "
-                "sent; leave it out yourself, or have an admin change the ladder",
+                f"rung {json.dumps(rung)} of the ladder turns {error} off, which cannot be taken out of this request; nothing "
+                "was sent; leave it out yourself, or have an admin change the ladder",
             ) from None
         self._meter = openai_chat.Meter(self._request)
 

@@ -41,7 +41,7 @@ def refusal(code: str) -> dict[str, Any]:
         database = cast(Database, Refusing(code))
         try:
             with pytest.raises(BudgetError) as caught:
-                await DataPlane(config, database, database, upstream).reserve({"request_id": str(uuid.uuid4())})
+                await DataPlane(config, database, database, upstream).reserve({"key": "k", "request_id": str(uuid.uuid4())})
         finally:
             await upstream.close()
         error: dict[str, Any] = caught.value.body()["error"]
