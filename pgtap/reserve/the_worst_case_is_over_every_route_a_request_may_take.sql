@@ -11,7 +11,7 @@ select is(budget_test.ask(:'k', 100, 200), 'granted 200 3300');
 select budget.set_routes('o', 'm', '[{"provider": "simulator", "account": "simulator", "upstream_model": "t-mini", "priority": 1},
   {"provider": "simulator", "account": "simulator", "upstream_model": "c-son", "priority": 2}, {"provider": "simulator", "account": "simulator", "upstream_model": "t-pro", "priority": 3}]');
 select is(budget_test.ask(:'k', 100, 200), 'granted 200 6500');
-select is((select string_agg(r ->> 'upstream_model', ' ' order by i) from budget.reserve(:'k', 'm', 1, 1) g, jsonb_array_elements(g.routes) with ordinality e (r, i)),
+select is((select string_agg(e.route ->> 'upstream_model', ' ' order by e.place) from budget.reserve(:'k', 'm', 1, 1) g, jsonb_array_elements(g.routes) with ordinality e (route, place)),
   't-mini c-son t-pro', 'the plan in its order');
 -- A feature must have a price on every route.
 select is(budget_test.ask(:'k', 100, 200, '{"features": ["cache_write_1h"]}'), 'model_unpriced', 'only c-son has one');
