@@ -1,5 +1,5 @@
 begin;
-select plan(4);
+select plan(5);
 set local application_name = 'psql of ann';
 select budget_test.at('2027-01-15T12:00:00Z');
 select coalesce(max(audit_id), 0) as seen from budget_internal.audit_entries \gset
@@ -17,6 +17,11 @@ select results_eq(:'news', $$values ('key k', 'insert'), ('key k', 'insert'), ('
   ('secret of key k', 'update'), ('secret of key k', 'insert'), ('rate limit of key k', 'insert'), ('rung stop of key k', 'insert'),
   ('policy of project p', 'insert'), ('budget day of key k', 'insert'), ('account acct', 'insert'),
   ('route x', 'insert'), ('model prov/x', 'insert'), ('price prov/x', 'insert'), ('price prov/x', 'update')$$);
+select max(audit_id) as seen from budget_internal.audit_entries \gset
+select format('select subject, action from budget.audit where audit_id > %s order by audit_id', :seen) as news \gset
+select budget_test.at('2027-01-15T12:00:01Z');
+select budget.reset_budget('o', 'key', 'k', 'day');
+select results_eq(:'news', $$values ('budget day of key k', 'update')$$, 'a reset too');
 select max(audit_id) as seen from budget_internal.audit_entries \gset
 select format('select subject, action from budget.audit where audit_id > %s order by audit_id', :seen) as news \gset
 select budget.delete_scope('o', 'key', 'k');

@@ -6,7 +6,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_hidden constant text[] := array['secret_hash', 'chain', 'created_at', 'changed_at', 'org_id'];
+  v_hidden constant text[] := array['secret_hash', 'chain', 'created_at', 'org_id'];
   v_telling constant text[] := array[
     'scope_id', 'kind', 'name', 'key_id', 'tag_id', 'last_four', 'budget_id', 'place', 'route_id', 'price_id', 'provider', 'model'
   ];

@@ -35,6 +35,12 @@ begin
     where p_kind = 'key' and s.parent_id = v_scope.scope_id and s.kind = 'run' and s.deleted_at is null
   );
   update budget_internal.scopes s set deleted_at = v_now where s.scope_id = any (v_scope_ids);
+  -- In the order in which runs below runs are ended.
+  perform 1
+  from budget_internal.budgets b
+  where b.scope_id = any (v_scope_ids) and b.deleted_at is null
+  order by b.budget_id
+  for no key update;
   update budget_internal.budgets b
   set deleted_at = v_now, changed_at = v_now
   where b.scope_id = any (v_scope_ids) and b.deleted_at is null;

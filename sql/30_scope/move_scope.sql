@@ -2,7 +2,8 @@
 -- beneath counts against the new chain; what was spent stays where it was spent, and calls that run settle where they are held.
 -- A unit with a key beneath stays in its project, because its keys do.
 -- locks:   the org.
--- errors:  LB101 unknown unit or parent, beneath itself, more than four units deep, another project while keys are beneath.
+-- errors:  LB101 unknown unit or parent, beneath itself, more than four units deep, another project while keys are beneath;
+--          LB109 when a budget would then break an allocation rule.
 -- repeats: to where it is: nothing happens.
 create or replace function budget.move_scope(p_org text, p_kind text, p_name text, p_parent_kind text, p_parent_name text)
 returns void
@@ -16,6 +17,7 @@ declare
   v_height integer;
   v_project_id bigint;
   v_keys bigint;
+  v_broken text[];
 begin
   if p_kind is distinct from 'unit' then
     perform budget_internal.fail(
@@ -49,15 +51,18 @@ begin
     ), 'Move the keys out first, with budget.move_key.');
   end if;
 
+  v_broken := budget_internal.allocation_state(v_unit.org_id, v_unit.scope_id, v_parent.parent_id);
   update budget_internal.scopes s
   set parent_id = v_parent.parent_id
   where s.scope_id = v_unit.scope_id and s.parent_id <> v_parent.parent_id;
   perform budget_internal.refresh_chains(v_unit.org_id, array(
     select k.key_id from budget_internal.keys k where k.unit_id = any (v_unit_ids)
   ));
+  perform budget_internal.check_allocation(v_broken, v_unit.org_id, v_unit.scope_id);
 end
 $$;
 comment on function budget.move_scope(text, text, text, text, text) is
-  'Move a unit and all beneath it under another unit or project of its org; past spend stays. LB101 on bad input.';
+  'Move a unit and all beneath it under another unit or project of its org; past spend stays. LB101 on bad input, LB109 '
+  'against an allocation rule.';
 revoke all on function budget.move_scope(text, text, text, text, text) from public;
 grant execute on function budget.move_scope(text, text, text, text, text) to budget_admin;

@@ -13,7 +13,11 @@ as $$
     coalesce(p.reconcile_base_seconds, o.reconcile_base_seconds, i.reconcile_base_seconds),
     coalesce(p.reconcile_cap_seconds, o.reconcile_cap_seconds, i.reconcile_cap_seconds),
     coalesce(p.idempotency_days, o.idempotency_days, i.idempotency_days),
-    coalesce(p.on_unknown_cost, o.on_unknown_cost, i.on_unknown_cost)
+    coalesce(p.on_unknown_cost, o.on_unknown_cost, i.on_unknown_cost),
+    coalesce(p.ledger_retention_days, o.ledger_retention_days, i.ledger_retention_days),
+    coalesce(p.refusal_retention_days, o.refusal_retention_days, i.refusal_retention_days),
+    coalesce(p.alert_max_attempts, o.alert_max_attempts, i.alert_max_attempts),
+    coalesce(p.drift_tolerance_percent, o.drift_tolerance_percent, i.drift_tolerance_percent)
   from budget_internal.policies i
   left join budget_internal.policies o on o.scope_id = p_org_id
   left join budget_internal.policies p on p.scope_id = p_project_id

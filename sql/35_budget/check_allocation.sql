@@ -10,13 +10,17 @@ declare
   v_below text;
 begin
   select v.*, a.period as above_period, b.period as below_period, a.limit_nano_usd as above_limit, b.limit_nano_usd as below_limit,
-    a.scope_id as above_scope_id, a.name as above_name, b.name as below_name, count(*) over () as broken
+    a.scope_id as above_scope_id, a.name as above_name, b.name as below_name
   into v_new
-  from budget_internal.allocation_violations(p_org_id, p_scope_id) v
+  from (
+    -- All shares of a sum have its rate.
+    select w.*, count(*) over (partition by w.rule, w.above_budget_id, w.sum_rate) - 1 as others
+    from budget_internal.allocation_violations(p_org_id, p_scope_id) w
+  ) v
   join budget_internal.budgets a on a.budget_id = v.above_budget_id
   left join budget_internal.budgets b on b.budget_id = v.budget_id
   where v.identity <> all (p_before)
-  -- The pair that the change itself is about, if there is one.
+  -- The pair that the change itself is about comes first.
   order by v.rule, v.scope_id <> p_scope_id, a.scope_id <> p_scope_id, v.above_budget_id, v.rate desc, v.scope_id
   limit 1;
   if v_new.rule is null then
@@ -34,7 +38,7 @@ begin
   where s.scope_id = v_new.scope_id and s.org_id = p_org_id;
   perform budget_internal.fail('LB109', format(
     'the budgets of %s come to %s, more than %s, which they must be within together',
-    case v_new.broken when 1 then v_below else format('%s and %s others', v_below, v_new.broken - 1) end,
+    v_below || case v_new.others when 0 then '' when 1 then ' and 1 other' else format(' and %s others', v_new.others) end,
     budget_internal.rate_words(v_new.sum_rate, v_new.above_period), v_above
   ), 'Lower one of those below, raise the one above, or set its allocation to each_within.');
 end

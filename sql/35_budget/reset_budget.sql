@@ -1,35 +1,25 @@
 -- budget.reset_budget: begin the current period of a budget anew: nothing of what was spent counts against the limit any more.
 -- Spend stays in the ledger. Calls that run keep their holds, and count with what they cost when they end.
 -- locks:   the org, then the period.
--- errors:  LB101 unknown scope or budget, LB105 isolation.
+-- errors:  LB101 unknown scope or budget, a run; LB105 isolation.
 -- repeats: forgives what was spent since.
 create or replace function budget.reset_budget(p_org text, p_scope_kind text, p_scope_name text, p_name text) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_org_id bigint := case when p_scope_kind = 'account' then 0 else budget_internal.find_org(coalesce(p_org, '')) end;
-  v_scope_id bigint := budget_internal.find_scope(v_org_id, p_scope_kind, p_scope_name);
-  v_budget budget_internal.budgets;
+  v_budget budget_internal.budgets := budget_internal.find_budget(p_org, p_scope_kind, p_scope_name, p_name);
   v_slot budget_internal.slot;
+  v_now timestamptz;
 begin
-  perform budget_internal.require_read_committed();
-  select b.* into v_budget
-  from budget_internal.budgets b
-  where b.scope_id = v_scope_id and b.name = p_name and b.deleted_at is null
-  for no key update;
-  if v_budget.budget_id is null then
-    perform budget_internal.fail('LB101', format(
-      'there is no budget %s on %s %s', coalesce(to_json(left(p_name, 200))::text, 'null'), p_scope_kind, to_json(p_scope_name)
-    ), '');
-  end if;
   select s.* into v_slot from budget_internal.current_slots(array[v_budget.budget_id], budget_internal.clock()) s;
   perform budget_internal.take_locks(array[v_slot.lock_key]);
+  v_now := budget_internal.clock();
   update budget_internal.periods p
-  set forgiven_nano_usd = p.spent_nano_usd, reset_at = budget_internal.clock()
+  set forgiven_nano_usd = p.spent_nano_usd, reset_at = v_now
   where p.budget_id = v_slot.budget_id and p.starts_at = v_slot.starts_at;
-  -- An audit row, and a mark that its counter was touched.
-  update budget_internal.budgets b set changed_at = budget_internal.clock() where b.budget_id = v_budget.budget_id;
+  -- A mark that its counter was touched.
+  update budget_internal.budgets b set changed_at = v_now where b.budget_id = v_budget.budget_id and b.org_id = v_budget.org_id;
 end
 $$;
 comment on function budget.reset_budget(text, text, text, text) is

@@ -66,7 +66,7 @@ as $$
   union all
   select 'one_end_per_reservation', 'reservation ' || l.reservation_id, 1, count(*)
   from budget_internal.ledger_entries l
-  where l.kind <> 'trued_up'
+  where l.kind not in ('leg', 'trued_up')
   group by l.reservation_id
   having count(*) > 1
   union all

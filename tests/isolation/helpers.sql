@@ -148,7 +148,7 @@ begin
   select s.name into v_org from spec.world w join budget_internal.scopes s on s.scope_id = w.org_id;
   execute p_statement using v_org;
   return 'done';
-exception when sqlstate 'LB101' then
+exception when sqlstate 'LB101' or sqlstate 'LB109' then
   return sqlerrm;
 end
 $$;
@@ -168,4 +168,23 @@ select s.kind::text, s.name, coalesce(
 from spec.world w
 join budget_internal.scopes s on s.org_id = w.org_id and s.deleted_at is null and s.kind in ('unit', 'key')
 join budget_internal.scopes p on p.scope_id = s.parent_id
+order by s.kind, s.name;
+
+-- Keys k and l with 900 micro-dollars each, of the 2,700 that their project shares out.
+create procedure spec.shared()
+language plpgsql
+as $$
+begin
+  call spec.fresh(900);
+  perform spec.admin($a$select budget.create_key($1, 'p', 'l')$a$);
+  perform spec.admin($a$select budget.set_budget($1, 'key', 'l', 0.0009, 'total', '{"name": "b"}')$a$);
+  perform spec.admin($a$select budget.set_budget($1, 'project', 'p', 0.0027, 'total', '{"allocation": "sum_within"}')$a$);
+end
+$$;
+
+create view spec.limits as
+select s.kind::text, s.name, b.name as budget, b.limit_nano_usd / 1000 as micro_usd
+from spec.world w
+join budget_internal.budgets b on b.org_id = w.org_id and b.deleted_at is null
+join budget_internal.scopes s on s.scope_id = b.scope_id
 order by s.kind, s.name;
