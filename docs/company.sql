@@ -44,7 +44,8 @@ select budget.set_budget('acme', 'unit', 'frontend', 11, 'day');
 \echo == A call: its worst case is held on the whole chain, then it costs what it cost
 select reservation_id as call, status, budget.usd(reserved_nano_usd) as reserved_usd, granted_output_tokens, routes
 from budget.reserve(:'ci', 'large', 1000, 500, 'req-1') \gset
-select :'status' as status, :'reserved_usd' as reserved_usd, :'granted_output_tokens' as granted_output_tokens, :'routes' as routes;
+select :'status' as status, :'reserved_usd' as reserved_usd, :'granted_output_tokens' as granted_output_tokens,
+  :'routes'::jsonb -> 0 ->> 'upstream_model' as upstream_model;
 select scope_kind, scope_name, spent_usd, reserved_usd from budget.key_chain where org = 'acme' and key_name = 'ci' order by place;
 select status, budget.usd(charged_nano_usd) as charged_usd, source
 from budget.settle(:'call', '{"input": 900, "output": 300}');
@@ -74,6 +75,9 @@ select pg_temp.refusal(:'ci', 'larger', 1000, 500) \g /dev/null
 select pg_temp.refusal(:'lab', 'unpriced', 1000, 500) \g /dev/null
 select budget.set_policy('acme', '{"require_output_limit": true}', 'research') \g /dev/null
 select pg_temp.refusal(:'lab', 'large', 1000, null) \g /dev/null
+select budget.set_rate_limit('acme', 'key', 'ci', 1, null) \g /dev/null
+select budget.settle((budget.reserve(:'ci', 'small', 1000, 500)).reservation_id, '{"input": 900, "output": 300}') \g /dev/null
+select pg_temp.refusal(:'ci', 'small', 1000, 500) \g /dev/null
 select budget.set_rate_limit('acme', 'key', 'ci', null, 1000) \g /dev/null
 select pg_temp.refusal(:'ci', 'small', 1000, 500) \g /dev/null
 select budget.set_rate_limit('acme', 'key', 'ci', null, null) \g /dev/null
@@ -88,6 +92,16 @@ select code, caused_by, hint from refused order by place;
 \echo == The budget named in a refusal, in words
 select message from budget.reserve(:'lab', 'large', 600, 100);
 
+\echo == explain: the same decision for a would-be call, its price line by line, and what to change; nothing is taken
+select budget.set_key('acme', 'lab', '{"allowed_models": null}') \g /dev/null
+select budget.explain(:'lab', 'large', 600, 100) as e \gset
+select l ->> 'kind' as kind, l ->> 'quantity' as quantity, l ->> 'rate_usd' as rate_usd, l ->> 'per' as per, l ->> 'cost_nano_usd' as cost_nano_usd
+from jsonb_array_elements(:'e'::jsonb -> 'price_lines') l;
+select b ->> 'scope' as scope, b ->> 'name' as name, b ->> 'available_usd' as available_usd, b ->> 'code' as code
+from jsonb_array_elements(:'e'::jsonb -> 'budgets') b;
+select :'e'::jsonb ->> 'verdict' as verdict, (:'e'::jsonb ->> 'worst_case_usd')::numeric as worst_case_usd,
+  :'e'::jsonb -> 'changes' ->> 'max_output_tokens' as output_that_fits, :'e'::jsonb -> 'changes' -> 'model' as model_that_fits;
+
 \echo == A ladder: what does not fit as asked is granted a rung lower, in the same step
 select budget.set_ladder('acme', 'key', 'lab', '[{"name": "short", "max_output_tokens": 20}, {"name": "small model", "model": "small"}, {"name": "no", "refuse": true}]') \g /dev/null
 select status, rung, granted_output_tokens, budget.usd(reserved_nano_usd) as reserved_usd from budget.reserve(:'lab', 'large', 600, 100);
@@ -101,9 +115,6 @@ select run, ceiling_usd, spent_usd, held_usd, available_usd, steps from budget.r
 select status, budget.usd(spent_nano_usd) as spent_usd from budget.end_run(:'agent', 'nightly/search');
 select run, ceiling_usd, spent_usd, held_usd, available_usd, steps from budget.run_status where org = 'acme' order by run;
 select code, message from budget.reserve(:'agent', 'large', 1000, 1000, null, '{"run": {"id": "nightly/search"}}');
-
-\echo == explain: the decision for a would-be call, and what to change
-select jsonb_pretty(e - 'budgets' - 'ways' - 'routes' - 'rates') as explain from budget.explain(:'lab', 'large', 600, 100) e;
 
 \echo == The books agree
 select count(*) as differences from budget.verify();

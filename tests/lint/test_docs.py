@@ -183,3 +183,34 @@ def test_the_sql_of_the_readme_runs_as_it_stands(world: World, tmp_path: Path) -
     through_psql(ROOT / "README.md", world.dsn, tmp_path)
     assert [row["kind"] for row in world.ledger()] == ["settled"]
     assert world.verify() == []
+
+
+def test_the_company_comes_out_as_it_stands(server: Server) -> None:
+    """docs/company.sql on a database with nothing but the migrations; docs/company.out is what it prints."""
+    name = f"company_{os.getpid()}"
+    dsn = with_database(server.dsn, name)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    try:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            migrate.up(connection)
+            # Nothing of it may depend on the moment: no minute or day ends while it runs.
+            connection.execute(
+                "create or replace function budget_internal.clock() returns timestamptz language sql volatile"
+                " set search_path = pg_catalog, pg_temp as $$ select timestamptz '2027-01-15 12:00:00Z' $$"
+            )
+        done = subprocess.run(
+            ["psql", "-X", "-f", "docs/company.sql", dsn],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    finally:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    assert done.returncode == 0, done.stdout
+    if os.environ.get("PGBUDGET_WRITE_DOCS"):
+        (DOCS / "company.out").write_text(done.stdout)
+    assert (DOCS / "company.out").read_text() == done.stdout, "run: make docs"
