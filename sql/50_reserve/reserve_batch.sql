@@ -121,7 +121,8 @@ begin
       v_earlier := v_earlier || jsonb_build_object(v_earlier_key, jsonb_build_object(
         'reservation_id', v_request.reservation_id, 'body_hash', v_request.body_hash, 'holder', v_request.holder,
         'reserved', v_result.reserved_nano_usd, 'output_tokens', v_request.output_tokens, 'routes', v_request.routes,
-        'rung', v_request.rung, 'rung_changes', v_request.rung_changes, 'state', 'open'
+        'rung', v_request.rung, 'rung_changes', v_request.rung_changes,
+        'cap_output_tokens', v_request.cap_output_tokens, 'state', 'open'
       ));
     end if;
   end loop;
