@@ -104,6 +104,10 @@ begin
       continue;
     end if;
 
+    if v_decision.output_tokens < v_request.output_tokens then
+      -- What a token limit leaves is all there is: such a hold does not grow.
+      v_request.cap_output_tokens := null;
+    end if;
     v_request.output_tokens := v_decision.output_tokens;
     v_request.cost_nano_usd := v_decision.cost_nano_usd;
     v_request.reservation_id := budget_internal.uuid_v7(v_now);
