@@ -87,7 +87,7 @@ as $$
     from (
       select l.key_id, l.request_id, l.reservation_id, l.reserved_at, l.booked_at as ended_at
       from budget_internal.ledger_entries l
-      where l.request_id is not null and l.kind <> 'trued_up' and l.outcome is distinct from 'unsent'
+      where l.request_id is not null and l.kind not in ('leg', 'trued_up') and l.outcome is distinct from 'unsent'
       union all
       select r.key_id, r.request_id, r.reservation_id, r.reserved_at, 'infinity'
       from budget_internal.reservations r
