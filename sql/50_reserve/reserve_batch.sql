@@ -49,7 +49,10 @@ begin
   );
 
   -- From here on this transaction alone decides on these periods, windows, runs and request ids.
-  v_slots := budget_internal.made_runs(v_slots);
+  if exists (select 1 from unnest(v_slots) s where s.budget_id is null) then
+    v_slots := budget_internal.made_runs(v_slots);
+    v_admissions := budget_internal.join_made_runs(v_admissions, v_slots);
+  end if;
   v_now := budget_internal.clock();
   v_rooms := budget_internal.read_rooms(v_slots, v_now);
   v_rates := budget_internal.read_rates(v_rate_scope_ids, v_now);
