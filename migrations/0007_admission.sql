@@ -162,6 +162,7 @@ create index runs_budget on budget_internal.runs (budget_id);
 alter table budget_internal.reservations
 add column features text[] not null default '{}',
 add column rung text,
+add column rung_changes jsonb,
 add column rate_scope_ids bigint[] not null default '{}',
 add column rate_minute_at timestamptz,
 add column rate_tokens bigint not null default 0;

@@ -108,7 +108,7 @@ as $$
   where b.enforcement = 'strict' and p.spent_nano_usd::numeric + p.held_nano_usd > b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd
     and b.raise_nano_usd is null and b.changed_at = b.created_at
     and not exists (
-      select 1 from budget_internal.ledger_entries l where l.overrun and p.period_id = any (l.period_ids)
+      select 1 from budget_internal.ledger_entries l where (l.overrun or 'unheld' = any (l.flags)) and p.period_id = any (l.period_ids)
     )
   union all
   select 'chain_equals_tree', 'key ' || k.key_id, cardinality(budget_internal.resolve_chain(k.org_id, k.key_id)), cardinality(k.chain)
