@@ -162,6 +162,7 @@ create index runs_budget on budget_internal.runs (budget_id);
 alter table budget_internal.reservations
 add column features text[] not null default '{}',
 add column rung text,
+add column rung_changes jsonb,
 add column rate_scope_ids bigint[] not null default '{}',
 add column rate_minute_at timestamptz,
 add column rate_tokens bigint not null default 0;
@@ -223,6 +224,8 @@ drop function if exists budget_internal.describe_refusal(
 
 -- rung_changes: {"model", "max_output_tokens", "features_off"} of the rung that was granted, or {"wait_seconds"}.
 alter type budget.reserve_result add attribute rung_changes jsonb;
+-- Up to where a growing hold may be extended, in tokens for each choice; null: granted_output_tokens is the cap.
+alter type budget.reserve_result add attribute cap_output_tokens bigint;
 
 -- The steps inside reserve and settle.
 drop function if exists budget_internal.prepare_admissions(jsonb, timestamptz);
@@ -253,6 +256,8 @@ create type budget_internal.admission as (
   body_hash text,
   holder text,
   cost_nano_usd bigint,     -- null: unknown, holds nothing
+  variant text,
+  cap_output_tokens bigint, -- up to where the hold may grow; null: it is held in full
   fits_around boolean,      -- holds nothing, but needs room beside the holds of others
   ceiling_nano_usd bigint,
   route_ids bigint[],

@@ -6,6 +6,8 @@
 create or replace function budget.delete_budget(p_org text, p_scope_kind text, p_scope_name text, p_name text) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_budget budget_internal.budgets := budget_internal.find_budget(p_org, p_scope_kind, p_scope_name, p_name);

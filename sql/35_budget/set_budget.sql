@@ -13,6 +13,8 @@ create or replace function budget.set_budget(
 ) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_now timestamptz;

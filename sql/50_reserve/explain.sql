@@ -1,5 +1,8 @@
--- budget.explain: the whole decision for a would-be request: chain, room, price lines, verdict. Takes nothing, locks nothing,
--- so a reserve right after it may decide otherwise.
+-- budget.explain: the whole decision on a would-be request, as reserve would take it now: verdict and message, how each way of
+-- granting it fares, price lines, budgets and rate limits with their room; for a refusal what to change. Takes nothing, locks
+-- nothing, so a reserve right after it may decide otherwise. Repeated request ids are not looked at.
+-- worst_case_usd, output_tokens, price_lines, budgets and rate_limits are those of the way that is granted, or of the request as
+-- it was asked.
 create or replace function budget.explain(
   p_key text, p_model text, p_input_tokens bigint, p_max_output_tokens bigint default null, p_options jsonb default '{}'
 ) returns jsonb
@@ -9,66 +12,59 @@ set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-  v_now timestamptz := budget_internal.clock();
-  v_request budget_internal.admission;
-  v_budgets jsonb;
-  v_lines jsonb;
+  v_now constant timestamptz := budget_internal.clock();
+  v_request constant jsonb := jsonb_build_object(
+    'key', p_key, 'model', p_model, 'input_tokens', p_input_tokens, 'max_output_tokens', p_max_output_tokens, 'options', p_options
+  );
+  v_ways budget_internal.admission[];
+  v_slots budget_internal.slot[];
+  v_rooms budget_internal.rooms;
+  v_rates budget_internal.rates;
+  v_taken budget_internal.admission;
   v_code text;
+  v_answer record;
 begin
-  select a.* into v_request from budget_internal.prepare_admissions(jsonb_build_array(jsonb_build_object(
-    'key', p_key, 'model', p_model, 'input_tokens', p_input_tokens, 'max_output_tokens', p_max_output_tokens,
-    'options', p_options
-  )), v_now) a;
+  v_ways := array(
+    select a from budget_internal.prepare_admissions(jsonb_build_array(v_request), v_now) a order by a.rung_place
+  );
+  v_slots := budget_internal.slots_of(v_ways, v_now);
+  v_ways := budget_internal.place_admissions(v_ways, v_slots);
+  v_rooms := budget_internal.read_rooms(v_slots, v_now);
+  v_rates := budget_internal.read_rates(v_ways[1].rate_scope_ids, v_now);
+  v_answer := budget_internal.explain_ways(v_ways, v_slots, v_rooms, v_rates, v_now);
+  v_taken := v_ways[v_answer.place];
+  v_taken.output_tokens := v_answer.output_tokens;
+  v_taken.cost_nano_usd := v_answer.cost_nano_usd;
 
-  select jsonb_agg(jsonb_build_object(
-    'scope', c.kind, 'name', c.name, 'budget', b.name, 'enforcement', b.enforcement, 'period', b.period,
-    'starts_at', case when isfinite(s.starts_at) then s.starts_at end,
-    'ends_at', case when isfinite(s.ends_at) then s.ends_at end,
-    'limit_usd', budget.usd(b.limit_nano_usd), 'spent_usd', budget.usd(coalesce(p.spent_nano_usd, 0)),
-    'held_usd', budget.usd(coalesce(p.held_nano_usd, 0)),
-    'available_usd', budget.usd(b.limit_nano_usd - coalesce(p.spent_nano_usd, 0) - coalesce(p.held_nano_usd, 0)),
-    'code', r.code
-  ) order by i.place),
-  -- The order of the codes, whatever the place in the chain.
-  min(r.code) filter (where r.code = 'request_over_limit')
-  into v_budgets, v_code
-  from unnest(v_request.budget_ids) with ordinality i (budget_id, place)
-  join budget_internal.current_slots(v_request.budget_ids, v_now) s on s.budget_id = i.budget_id
-  join budget_internal.budgets b on b.budget_id = i.budget_id
-  join budget_internal.scopes c on c.scope_id = b.scope_id
-  left join budget_internal.periods p on p.budget_id = s.budget_id and p.starts_at = s.starts_at
-  left join lateral budget_internal.refusing_slot(
-    v_request.cost_nano_usd, array[1], array[b.limit_nano_usd::bigint], array[coalesce(p.spent_nano_usd, 0)::bigint],
-    array[coalesce(p.held_nano_usd, 0)::bigint]
-  ) r on v_request.code is null;
-
-  v_code := coalesce(v_request.code, v_code, (
-    select min(b ->> 'code') filter (where b ->> 'code' = 'budget_exceeded') from jsonb_array_elements(v_budgets) b
-  ), (
-    select min(b ->> 'code') from jsonb_array_elements(v_budgets) b
-  ));
-
-  select jsonb_agg(jsonb_build_object(
-    'provider', p.provider, 'model', p.model, 'price_id', p.price_id, 'kind', u.key, 'quantity', u.value,
-    'cost_nano_usd', budget_internal.price_usage(p.price_id, 'standard', jsonb_build_object(u.key, u.value))
-  ) order by i.place, u.key)
-  into v_lines
-  from unnest(v_request.price_ids) with ordinality i (price_id, place)
-  join budget_internal.prices p on p.price_id = i.price_id
-  cross join lateral jsonb_each(budget_internal.worst_case_usage(
-    i.price_id, 'standard', v_request.input_tokens, v_request.output_tokens::numeric * v_request.choices,
-    coalesce(array(select jsonb_array_elements_text(p_options -> 'features')), '{}')
-  )) u;
+  v_code := v_taken.code;
+  if v_code <> 'invalid_key' then
+    -- What is refused before it comes to the budgets is shown with them all the same.
+    v_taken.code := null;
+    v_slots := budget_internal.slots_of(array[v_taken], v_now);
+    v_taken := (budget_internal.place_admissions(array[v_taken], v_slots))[1];
+    v_taken.code := v_code;
+    v_ways[1] := v_taken;
+    v_rooms := budget_internal.read_rooms(v_slots, v_now);
+  end if;
 
   return jsonb_build_object(
-    'verdict', coalesce(v_code, 'granted'), 'message', v_request.message, 'model', p_model,
-    'input_tokens', v_request.input_tokens, 'output_tokens', v_request.output_tokens, 'choices', v_request.choices,
-    'worst_case_usd', budget.usd(v_request.cost_nano_usd), 'routes', v_request.routes,
-    'price_lines', coalesce(v_lines, '[]'), 'budgets', coalesce(v_budgets, '[]')
+    'verdict', coalesce(v_answer.code, 'granted'), 'message', v_answer.message, 'model', p_model,
+    'rung', v_answer.rung, 'rung_changes', v_answer.rung_changes,
+    'input_tokens', v_taken.input_tokens, 'output_tokens', v_taken.output_tokens, 'choices', v_taken.choices,
+    'worst_case_usd', budget.usd(v_taken.cost_nano_usd), 'request_ceiling_usd', budget.usd(v_taken.ceiling_nano_usd),
+    'resets_at', v_answer.resets_at, 'retry_after_seconds', v_answer.retry_after_seconds,
+    'routes', v_taken.routes, 'ways', v_answer.ways,
+    'price_lines', budget_internal.explain_prices(v_taken),
+    'budgets', budget_internal.explain_budgets(v_taken, v_slots, v_rooms),
+    'rate_limits', budget_internal.explain_rates(v_taken, v_rates),
+    'changes', case when v_answer.code is not null then budget_internal.explain_changes(
+      v_request, v_ways[1], v_taken, v_slots, v_rooms, v_rates, v_now
+    ) end
   );
 end
 $$;
 comment on function budget.explain(text, text, bigint, bigint, jsonb) is
-  'The decision for a would-be request as JSON: verdict (granted or a code), price lines, budgets. Takes nothing.';
+  'The decision for a would-be request as JSON: verdict (granted or a code), ways, price lines, budgets, rate limits, changes '
+  'that would make it fit. Takes nothing.';
 revoke all on function budget.explain(text, text, bigint, bigint, jsonb) from public;
 grant execute on function budget.explain(text, text, bigint, bigint, jsonb) to budget_gateway, budget_admin, budget_reader;

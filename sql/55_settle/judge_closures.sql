@@ -107,7 +107,9 @@ as $$
     case
       when c.reserved_nano_usd < 0 or k.too_much then 'impossible_amount'
       when k.lost then 'missing_period'
-      when not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id) then 'missing_price'
+      -- What never had a price held nothing; what held had one.
+      when (c.price_id is not null or c.held_period_ids <> '{}')
+        and not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id) then 'missing_price'
       when not exists (select 1 from budget_internal.keys y where y.key_id = c.key_id) then 'missing_key'
     end
   from classed c

@@ -21,7 +21,7 @@ begin
   -- The row lock lets one report at a time look for a correction: a reservation without budgets has no period locks.
   select l.* into v_entry
   from budget_internal.ledger_entries l
-  where l.reservation_id = v_id and l.kind <> 'trued_up'
+  where l.reservation_id = v_id and l.kind not in ('leg', 'trued_up')
   for update;
   if v_entry.reservation_id is null then
     return row(p_item, 'rejected', 'unknown_reservation', format('there is no reservation %s', v_id), v_id, null, null, false, null, '{}')::budget.settle_result;
@@ -65,14 +65,14 @@ begin
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
       outcome, usage, provider_cost_usd, overrun, flags, model, route_id, price_id, variant, request_id, body_hash,
-      reserved_at, note, rung
+      reserved_at, note, rung, attempt
     ) values (
       v_entry.org_id, p_now, 'trued_up', v_id, v_entry.key_id, v_entry.scope_ids, v_entry.period_ids, v_cost,
       v_entry.reserved_nano_usd, case v_outcome when 'finished' then 'usage' when 'estimated' then 'bound' else 'none' end,
       v_outcome, v_usage, (p_report ->> 'provider_cost_usd')::numeric, v_cost > 0,
       array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end], null),
       v_entry.model, v_entry.route_id, v_entry.price_id, v_entry.variant, v_entry.request_id, v_entry.body_hash,
-      v_entry.reserved_at, budget_internal.short_note(p_report -> 'note'), v_entry.rung
+      v_entry.reserved_at, budget_internal.short_note(p_report -> 'note'), v_entry.rung, v_entry.attempt
     ) returning * into v_correction;
     return row(
       p_item, 'trued_up', null, null, v_id, v_entry.amount_nano_usd + v_correction.amount_nano_usd, v_entry.reserved_nano_usd,

@@ -38,7 +38,7 @@ select
 from budget_internal.ledger_entries l
 left join budget_internal.ledger_entries c on c.reservation_id = l.reservation_id and c.kind = 'trued_up'
 left join budget_internal.scopes k on k.scope_id = l.key_id
-where l.kind <> 'trued_up';
+where l.kind not in ('leg', 'trued_up');
 comment on view budget.reservation_status is
   'Reservations, open and ended, in USD, with the state of their reconciliation.';
 grant select on budget.reservation_status to budget_reader, budget_admin;

@@ -22,6 +22,7 @@ from pgbudget.data_plane import ChatEndpoint, DataPlane
 from pgbudget.db import Database
 from pgbudget.errors import BudgetError, NotFound, NotMetered
 from pgbudget.http import dumps, plain, virtual_key
+from pgbudget.runs import RunsEndpoint
 from pgbudget.upstream import Upstream
 
 log = logging.getLogger("pgbudget.app")
@@ -45,6 +46,7 @@ def create_app(config: Config) -> Starlette:
         await background.open()
         plane.settlements.start()
         plane.heartbeats.start()
+        plane.refusals.start()
         upkeep = asyncio.create_task(_reconcile(config, background), name="reconcile")
         try:
             yield
@@ -52,6 +54,7 @@ def create_app(config: Config) -> Starlette:
             upkeep.cancel()
             await plane.settlements.stop(min(config.shutdown_seconds, 10))
             plane.heartbeats.stop()
+            await plane.refusals.stop(2)
             await upstream.close()
             await database.close()
             await background.close()
@@ -92,17 +95,20 @@ def create_app(config: Config) -> Starlette:
     async def unmetered(request: Request) -> Response:
         raise NotMetered(
             f"{request.method} {request.url.path} is not metered by this gateway, so it is not passed on. "
-            "It serves POST /v1/chat/completions, GET /v1/models and GET /v1/budget"
+            "It serves POST /v1/chat/completions, GET /v1/models, GET /v1/budget and POST /v1/budget/runs"
         )
 
     async def unknown(request: Request) -> Response:
         raise NotFound(f"there is nothing at {request.url.path}")
 
+    runs = RunsEndpoint(config, database, plane.refusals)
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", ChatEndpoint(plane), methods=["POST"]),
             Route("/v1/models", _guarded(models), methods=["GET"]),
             Route("/v1/budget", _guarded(budget), methods=["GET"]),
+            Route("/v1/budget/runs", _guarded(runs.start), methods=["POST"]),
+            Route("/v1/budget/runs/{run:path}/end", _guarded(runs.end), methods=["POST"]),
             Route("/admin/reconcile", _guarded(ReconcileEndpoint(config, background).handle), methods=["POST"]),
             Route("/healthz", healthz),
             Route("/readyz", readyz),

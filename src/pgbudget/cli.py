@@ -5,23 +5,34 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
 import typer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pgbudget import migrate
+from pgbudget.http import plain
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Budgets for LLM calls that hold, enforced inside Postgres. Each command with an example: docs/cli.md.",
+)
 migrate_app = typer.Typer(no_args_is_help=True, help="Bring a database up to date.")
 key_app = typer.Typer(no_args_is_help=True, help="Virtual keys.")
 budget_app = typer.Typer(no_args_is_help=True, help="Budgets.")
@@ -32,6 +43,8 @@ app.add_typer(budget_app, name="budget")
 _out = Console()
 
 Dsn = Annotated[str, typer.Option("--dsn", envvar="PGBUDGET_DSN", help="Postgres, as an admin.", show_envvar=True)]
+Folder = Annotated[Path, typer.Option("--folder", help="Where data and settings of pgbudget up are kept.")]
+_FOLDER = Path(".pgbudget")
 
 
 class _Failed(Exception):
@@ -41,7 +54,7 @@ class _Failed(Exception):
 @contextmanager
 def _database(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     if not dsn:
-        raise _Failed("no database: set PGBUDGET_DSN or give --dsn")
+        raise _Failed("no database: set PGBUDGET_DSN or give --dsn (of pgbudget up: set -a; . .pgbudget/dev.env; set +a)")
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 
@@ -49,7 +62,7 @@ def _database(dsn: str) -> Iterator[psycopg.Connection[Any]]:
 @app.command()
 def up(
     port: Annotated[int, typer.Option(envvar="PORT", help="Port of the gateway.")] = 8080,
-    folder: Annotated[Path, typer.Option(help="Where data and settings are kept.")] = Path(".pgbudget"),
+    folder: Folder = _FOLDER,
 ) -> None:
     """Run all of it here: an embedded Postgres, a simulated provider, the gateway, a demo key."""
     from pgbudget.devstack import DevStack
@@ -58,11 +71,37 @@ def up(
 
 
 @app.command()
+def down(folder: Folder = _FOLDER) -> None:
+    """Stop the Postgres of a pgbudget up that was killed. (One that runs is stopped by Ctrl-C.)"""
+    from pgbudget.devstack import DevStack
+
+    DevStack(folder, 0, _out).stop_leftovers()
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context, folder: Folder = _FOLDER, dsn: Dsn = "") -> None:
+    """Open psql on PGBUDGET_DSN, or without it on what pgbudget up runs. All other arguments are psql's own."""
+    from pgbudget.devstack import read_env
+    from pgbudget.embedded import embedded_binaries
+
+    dsn = dsn or read_env(folder).get("PGBUDGET_DSN", "")
+    if not dsn:
+        raise _Failed(f"no database: set PGBUDGET_DSN or give --dsn; {folder / 'dev.env'} is not there, so nothing runs here")
+    program = shutil.which("psql") or str(embedded_binaries() / "psql")
+    connection: dict[str, Any] = conninfo_to_dict(dsn)
+    # Arguments are for all to see; the environment is not.
+    password = {"PGPASSWORD": str(connection.pop("password"))} if connection.get("password") else {}
+    arguments = [program, f"--dbname={make_conninfo(**connection)}", *context.args]
+    os.execve(program, arguments, {**os.environ, **password})  # noqa: S606
+
+
+@app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8080,
 ) -> None:
-    """Run the gateway; its settings come from the environment (see pgbudget.config)."""
+    """Run the gateway. Its settings come from the environment: PGBUDGET_DSN, PGBUDGET_ADMIN_TOKEN,
+    PGBUDGET_ACCOUNT_<NAME>_KEY and more; docs/gateway.md lists them."""
     from pgbudget.app import serve as run
     from pgbudget.config import Config
 
@@ -75,15 +114,21 @@ def serve(
 def simulate(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8081,
-    defaults: Annotated[str, typer.Option(help="Behaviour of the run as JSON (see pgbudget.simulator.behaviour).")] = "{}",
+    defaults: Annotated[str, typer.Option(help='How it behaves, as JSON: {"latency_ms": 200}')] = "{}",
 ) -> None:
-    """Run the simulated provider."""
+    """Run the simulated provider; docs/simulator.md lists how it can behave. PGBUDGET_SIMULATOR_KEY is the only key that it
+    lets in; without it, any."""
     from pgbudget.simulator.app import serve as run
+    from pgbudget.simulator.behaviour import Behaviours
 
     try:
         behaviour = json.loads(defaults)
-    except ValueError:
-        raise _Failed("--defaults must be a JSON object") from None
+        Behaviours(behaviour)
+    except ValueError as error:
+        raise _Failed(f"--defaults is not a behaviour (docs/simulator.md lists what it can have): {error}") from None
+    # The server handles these itself and then passes them on: an orderly end is no death by a signal.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     _end_with_stdin()
     run(host, port, behaviour, os.environ.get("PGBUDGET_SIMULATOR_KEY"))
 
@@ -133,12 +178,8 @@ def key_create(
     """Create a key in a project (org and project are made if they are new). The secret is shown this once."""
     options = {"allowed_models": models} if models else {}
     with _database(dsn) as connection, connection.transaction():
-        for kind, label, make, arguments in (
-            ("org", org, "select budget.create_scope(null, 'org', %s)", (org,)),
-            ("project", project, "select budget.create_scope(%s, 'project', %s)", (org, project)),
-        ):
-            if not _exists(connection, org, kind, label):
-                connection.execute(make, arguments)
+        _make_if_new(connection, "select budget.create_scope(null, 'org', %s)", org)
+        _make_if_new(connection, "select budget.create_scope(%s, 'project', %s)", org, project)
         row = connection.execute(
             "select secret from budget.create_key(%s, %s, %s, %s)", (org, project, name, json.dumps(options))
         ).fetchone()
@@ -146,10 +187,11 @@ def key_create(
     print(row[0])
 
 
-@budget_app.command("set")
+# An unknown option is an argument: so is a negative amount, which then gets a message of its own.
+@budget_app.command("set", context_settings={"ignore_unknown_options": True})
 def budget_set(
     org: str,
-    scope: Annotated[str, typer.Argument(help="key, project or org, and its name: key/ci")],
+    scope: Annotated[str, typer.Argument(help="kind/name: key/ci, project/web, org/acme")],
     limit_usd: Annotated[str, typer.Argument(help="Amount in USD, or none for no limit.")],
     period: Annotated[str, typer.Argument(help="1d 7d 30d day week month quarter year total")],
     name: Annotated[str | None, typer.Option(help="Name of the budget; its period by default.")] = None,
@@ -157,11 +199,12 @@ def budget_set(
     dsn: Dsn = "",
 ) -> None:
     """Set or change a budget. It acts on the next request."""
-    kind, _, label = scope.partition("/")
-    try:
-        limit = None if limit_usd == "none" else Decimal(limit_usd)
-    except InvalidOperation:
-        raise _Failed(f"{limit_usd} is not an amount in USD") from None
+    kind, slash, label = scope.partition("/")
+    if not kind or not label:
+        raise _Failed(
+            f"write the scope as kind/name, for example key/{label or ('ci' if slash else kind) or 'ci'}, not {scope!r}"
+        )
+    limit = None if limit_usd == "none" else _amount(limit_usd)
     options = {k: v for k, v in (("name", name), ("time_zone", time_zone)) if v is not None}
     with _database(dsn) as connection:
         connection.execute(
@@ -179,9 +222,14 @@ def status(dsn: Dsn = "") -> None:
             " available_usd, ends_at from budget.budget_status order by 1, 2, 3"
         ).fetchall()
         differences = connection.execute("select * from budget.verify()").fetchall()
-    table = Table("org", "scope", "budget", "limit", "spent", "reserved", "available", "resets at")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("org", "scope", "budget", "limit", "spent", "reserved", "available", "resets at"):
+        # Folded where it is narrow, never cut: a name or an amount that is not whole is another one.
+        table.add_column(
+            name, overflow="fold", justify="right" if name in ("limit", "spent", "reserved", "available") else "left"
+        )
     for row in rows:
-        table.add_row(*("" if value is None else f"{value:f}" if isinstance(value, Decimal) else str(value) for value in row))
+        table.add_row(*map(_cell, row))
     _out.print(table)
     for check, subject, expected, actual in differences:
         _out.print(f"[red]{check}[/] {subject}: expected {expected}, found {actual}")
@@ -190,21 +238,44 @@ def status(dsn: Dsn = "") -> None:
         raise typer.Exit(1)
 
 
-def _exists(connection: psycopg.Connection[Any], org: str, kind: str, name: str) -> bool:
-    return bool(
-        connection.execute(
-            "select 1 from budget_internal.scopes s join budget_internal.scopes o on o.scope_id = s.org_id"
-            " where o.name = %s and s.kind = %s::budget.scope_kind and s.name = %s and s.deleted_at is null",
-            (org, kind, name),
-        ).fetchone()
-    )
+def _amount(text: str) -> Decimal:
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        amount = Decimal("nan")
+    if not amount.is_finite():
+        raise _Failed(f"{text} is not an amount in USD, such as 5 or 0.25; none is no limit")
+    if amount < 0:
+        raise _Failed(f"the amount is negative: {text}; a limit of 0 refuses all that costs money, none is no limit")
+    return amount
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Decimal):
+        return Text(f"{plain(value):f}")
+    if isinstance(value, datetime):
+        return Text(value.isoformat(" ", "minutes"))
+    return Text("" if value is None else str(value))
+
+
+def _make_if_new(connection: psycopg.Connection[Any], query: str, *names: str) -> None:
+    """By the function alone: who may administer cannot look into the tables."""
+    try:
+        with connection.transaction():
+            connection.execute(query.encode(), names)
+    except psycopg.DatabaseError as error:
+        # It is there already; or its name is bad, and then what comes next finds nothing of that name.
+        if error.sqlstate != "LB101":
+            raise
 
 
 def _end_with_stdin() -> None:
     """A child of ``pgbudget up`` ends when its parent does, also when that is killed."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        # Not by sys.stdin: a daemon thread that holds its lock makes the interpreter abort at an orderly end.
+        while os.read(0, 4096):
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     if os.environ.get("PGBUDGET_END_WITH_STDIN"):
@@ -229,7 +300,7 @@ def main() -> None:
         _fail(f"the database cannot be reached: {' '.join(str(error).split())}")
     except psycopg.Error as error:
         hint = f" ({error.diag.message_hint})" if error.diag.message_hint else ""
-        _fail(f"{error.diag.message_primary or error}{hint}")
+        _fail(f"{error.diag.message_primary or ' '.join(str(error).split())}{hint}")
 
 
 def _fail(message: str) -> None:

@@ -36,10 +36,11 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where a provider account is reached, and with which key."""
+    """Where a provider account is reached, with which key, and the variable that the key came from."""
 
     base_url: str
     key: str = field(repr=False)
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,19 @@ class Config:
 
     def account(self, name: str, provider_name: str) -> Account | None:
         """The account of that name; None when its URL or key is not configured."""
-        prefix = "PGBUDGET_ACCOUNT_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+        prefix = account_prefix(name)
         url = self.environment.get(f"{prefix}_URL") or provider(provider_name).base_url
-        key = self.environment.get(f"{prefix}_KEY")
+        variable = f"{prefix}_KEY"
+        key = self.environment.get(variable)
         if not key and (path := self.environment.get(f"{prefix}_KEY_FILE")):
+            variable = f"{prefix}_KEY_FILE"
             try:
                 key = Path(path).read_text("utf-8").strip()
             except OSError as error:
                 log.error("the key file of account %s cannot be read: %s", name, error.strerror)
-        return Account(url.rstrip("/"), key) if url and key else None
+        return Account(url.rstrip("/"), key, variable) if url and key else None
+
+
+def account_prefix(name: str) -> str:
+    """How the variables of an account begin."""
+    return "PGBUDGET_ACCOUNT_" + re.sub(r"[^A-Z0-9]", "_", name.upper())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import time
 import uuid
@@ -21,11 +22,22 @@ from psycopg_pool import PoolTimeout
 from starlette.types import Receive, Scope, Send
 
 from pgbudget.coalescer import Coalescer, Overloaded
-from pgbudget.config import Account, Config
+from pgbudget.config import Account, Config, account_prefix
 from pgbudget.db import Database, ReserveResult, SettleResult, as_client_error, was_lost
-from pgbudget.errors import AlreadyCalled, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
+from pgbudget.errors import (
+    SOURCE,
+    WITH_AMOUNTS,
+    AlreadyCalled,
+    BudgetError,
+    EnforcementUnavailable,
+    InvalidRequest,
+    Refused,
+    UpstreamFailed,
+)
 from pgbudget.heartbeats import Heartbeats
 from pgbudget.http import ClientGone, Headers, header, read_body, respond_error, usd, virtual_key
+from pgbudget.refusals import Refusals
+from pgbudget.runs import run_of
 from pgbudget.settlements import Settlements
 from pgbudget.upstream import Broken, NotSent, Upstream, returned_headers
 from pgbudget.wire import openai_chat, strict_json
@@ -48,6 +60,7 @@ class DataPlane:
         self._tasks: set[asyncio.Task[None]] = set()
         self.heartbeats = Heartbeats(background)
         self.settlements = Settlements(database, self.heartbeats.remove)
+        self.refusals = Refusals(background)
         self._reserve = Coalescer(database.reserve_batch, orphaned=self._release)
 
     async def reserve(self, request: dict[str, Any]) -> ReserveResult:
@@ -62,20 +75,22 @@ class DataPlane:
             raise as_client_error(error) from error
         if result.status == "granted":
             return result
-        detail: dict[str, Any] = {"reservation_id": str(result.reservation_id)} if result.reservation_id else {}
+        code = "idempotency_conflict" if result.status == "granted_again" else result.code or "budget_config_invalid"
+        self.refusals.add(request["key"], result.scope_kind, result.scope_name, code)
+        # Of an Idempotency-Key that was used before: the first call, and what has become of it.
+        detail: dict[str, Any] = {}
+        if result.reservation_id:
+            detail = {"reservation_id": str(result.reservation_id), "state": result.state}
         if result.status == "granted_again":
             raise AlreadyCalled(
                 f"this Idempotency-Key was used before: reservation {result.reservation_id} is {result.state}; "
                 "use a new key for a new call",
                 "idempotency-key",
-                detail={**detail, "state": result.state},
+                detail=detail,
             )
-        raise Refused(
-            result.code or "budget_config_invalid",
-            result.message or "",
-            retry_after=result.retry_after_seconds,
-            detail={**detail, **_numbers(result)},
-        )
+        if code in WITH_AMOUNTS:
+            detail |= _numbers(result)
+        raise Refused(code, result.message or "", retry_after=result.retry_after_seconds, detail=detail)
 
     def _give_back(self, request: dict[str, Any]) -> None:
         """The hold may have been taken before the connection was lost, for a call that is never made."""
@@ -119,8 +134,7 @@ class ChatEndpoint:
             log.info("client left before its request was read")
         except BudgetError as error:
             log.info("refused %d %s", error.status, error.code)
-            extra = [(b"x-pgbudget-reservation", call.reservation_id.encode())] if call else []
-            await respond_error(send, error, extra)
+            await respond_error(send, error, call.own_headers() if call else [])
 
     async def _admit(self, headers: Headers, receive: Receive) -> Call:
         config = self._plane.config
@@ -128,7 +142,10 @@ class ChatEndpoint:
         idempotency_key = header(headers, b"idempotency-key")
         if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
             raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")
+        run = run_of(headers)
         body = await read_body(headers, receive, config.max_body_bytes, config.body_seconds)
+        if not body.strip():
+            raise InvalidRequest('the body is empty: send a JSON object with "model" and "messages"')
         try:
             parsed = strict_json.loads(body)
         except strict_json.InvalidJSON as error:
@@ -147,6 +164,8 @@ class ChatEndpoint:
                     "features": list(request.features),
                     "body_hash": hashlib.sha256(body).hexdigest(),
                     "holder": holder,
+                    "input_bounds": request.input_bounds,
+                    **({"run": run} if run else {}),
                 },
             }
         )
@@ -182,7 +201,9 @@ class Call:
             account = self._plane.config.account(route["account"], route["provider"])
             if account is None:
                 self._end("unsent", note={"reason": "account not configured"})
+                log.warning("account %s is not configured: set %s_KEY", route["account"], account_prefix(route["account"]))
                 raise UpstreamFailed(f"the provider account {route['account']} has no URL or key in the gateway's environment")
+            self._take_granted(route["upstream_model"])
             body = openai_chat.rewrite(
                 self._request, route["provider"], route["upstream_model"], self._grant.granted_output_tokens or 0
             )
@@ -209,6 +230,23 @@ class Call:
                 time.monotonic() - self._started,
             )  # fmt: skip
 
+    def _take_granted(self, upstream_model: str) -> None:
+        """The request as its rung has it. What cannot be had so is not sent: the hold does not pay for it."""
+        rung, changes = self._grant.rung, self._grant.rung_changes
+        if rung is not None and changes is None:
+            self._end("unsent", note={"reason": "rung without its changes"})
+            raise EnforcementUnavailable(f"what rung {json.dumps(rung)} changes is not known, so nothing was sent; try again")
+        try:
+            self._request = openai_chat.as_granted(self._request, upstream_model, changes or {})
+        except openai_chat.CannotTurnOff as error:
+            self._end("unsent", note={"reason": "rung cannot be applied"})
+            raise Refused(
+                "budget_config_invalid",
+                f"rung {json.dumps(rung)} of the ladder turns {error} off, which cannot be taken out of this request; nothing "
+                "was sent; leave it out yourself, or have an admin change the ladder",
+            ) from None
+        self._meter = openai_chat.Meter(self._request)
+
     async def _watch(self, receive: Receive, deadline: asyncio.Timeout) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -230,6 +268,9 @@ class Call:
             raise UpstreamFailed("the provider broke the connection before it answered") from None
         try:
             self._status = response.status_code
+            if self._status in (401, 403):
+                # Who calls cannot mend it: it is not their key that was refused.
+                log.warning("a provider answered %d to the key in %s", self._status, account.variable)
             media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if 200 <= response.status_code < 300 and media == "text/event-stream":
                 await self._stream(response, send)
@@ -262,14 +303,16 @@ class Call:
                 self._end("unknown", note={"reason": "answer not readable"})
         if 300 <= response.status_code < 400:
             raise UpstreamFailed("the provider answered with a redirect, which is not followed")
-        headers = [*returned_headers(response), *self._own_headers(), (b"content-length", str(len(body)).encode())]
+        headers = [*returned_headers(response), *self.own_headers(), (b"content-length", str(len(body)).encode())]
+        if not accepted:
+            headers.append((SOURCE, b"upstream"))
         if self._cost_awaited() and self._report is not None:
             headers.append((b"x-pgbudget-cost-usd", str(await self._cost()).encode()))
         await self._start(send, response.status_code, headers)
         await self._body(send, body, more=False)
 
     async def _stream(self, response: httpx.Response, send: Send) -> None:
-        await self._start(send, response.status_code, [*returned_headers(response), *self._own_headers()])
+        await self._start(send, response.status_code, [*returned_headers(response), *self.own_headers()])
         try:
             async for chunk in _chunks(response, self._plane.config.idle_seconds):
                 if out := self._meter.stream(chunk):
@@ -323,8 +366,12 @@ class Call:
             self._outcome = outcome
             self._report = self._plane.settlements.add({"reservation_id": self.reservation_id, "outcome": outcome, **report})
 
-    def _own_headers(self) -> Headers:
-        return [(b"x-pgbudget-reservation", self.reservation_id.encode())]
+    def own_headers(self) -> Headers:
+        """What an answer says of the call itself."""
+        headers = [(b"x-pgbudget-reservation", self.reservation_id.encode())]
+        if self._grant.rung is not None:
+            headers.append((b"x-pgbudget-rung", self._grant.rung.encode()))
+        return headers
 
     def _cost_awaited(self) -> bool:
         return any(name == b"x-pgbudget-cost" and value.strip() == b"wait" for name, value in self._headers)

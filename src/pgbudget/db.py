@@ -46,6 +46,8 @@ class ReserveResult:
     worst_case_nano_usd: int | None
     retry_after_seconds: int | None
     state: str | None
+    rung: str | None = None
+    rung_changes: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,14 @@ import urllib.request
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
 from rich.console import Console
 
 from pgbudget import migrate
-from pgbudget.embedded import Cluster, free_port
+from pgbudget.embedded import Cluster, PortTaken, embedded_binaries, free_port
 from pgbudget.seed import seed_simulator
 
 _DATABASE = "pgbudget"
@@ -49,6 +50,10 @@ class DevStack:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         try:
+            if not self._folder.exists():
+                # What cannot run leaves nothing behind.
+                self._check_port()
+                embedded_binaries()
             self._folder.mkdir(parents=True, exist_ok=True)
             # The server's user passes through when root runs this; each file in it is closed by itself.
             self._folder.chmod(0o711)
@@ -56,14 +61,30 @@ class DevStack:
             raise DevStackError(f"{self._folder} cannot be used: {error.strerror}") from None
         self._take_lock()
         self._check_port()
-        self._cluster = Cluster(self._folder / "postgres")
+        self._cluster = Cluster(self._folder / "postgres", port=self._port_of_last_time("PGBUDGET_DSN"))
         self._say(f"starting Postgres 18 on {self._cluster.data}")
         try:
-            self._cluster.start()
+            try:
+                self._cluster.start()
+            except PortTaken:
+                self._cluster.port = None
+                self._cluster.start()
             self._start_services()
             self._wait()
         finally:
             self._shut_down()
+
+    def stop_leftovers(self) -> None:
+        """Stop the server of a run that was killed; the other processes of such a run end by themselves."""
+        if not self._folder.is_dir():
+            raise DevStackError(f"there is no {self._folder}: pgbudget up never ran here")
+        self._take_lock()
+        cluster = Cluster(self._folder / "postgres")
+        if (cluster.data / "PG_VERSION").exists() and cluster.is_running():
+            cluster.stop()
+            self._say("stopped Postgres; the data stays")
+        else:
+            self._say("nothing runs here")
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
@@ -77,7 +98,9 @@ class DevStack:
             self._lock.seek(0)
             owner = self._lock.read().strip()
             if not owner or _is_alive(int(owner)):
-                raise DevStackError(f"another pgbudget up runs in {self._folder} (process {owner})") from None
+                raise DevStackError(
+                    f"another pgbudget up runs in {self._folder} (process {owner}): Ctrl-C there, or kill {owner}, stops it"
+                ) from None
             self._say("an earlier run was killed: waiting until what it started has ended")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._lock.truncate(0)
@@ -85,17 +108,18 @@ class DevStack:
         self._lock.flush()
 
     def _check_port(self) -> None:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", self._port))
-            except OSError:
-                raise DevStackError(
-                    f"port {self._port} is taken by another program; choose another: make up PORT={self._port + 1}"
-                ) from None
+        if not _is_free(self._port):
+            raise DevStackError(f"port {self._port} is taken by another program; choose another: make up PORT={self._port + 1}")
+
+    def _port_of_last_time(self, name: str) -> int | None:
+        """The port in a setting of the last run, so that what was noted down stays true."""
+        with contextlib.suppress(ValueError):
+            port = urlsplit(read_env(self._folder).get(name, "")).port
+            return port if port != self._port else None
+        return None
 
     def _start_services(self) -> None:
-        known = self._read_env()
+        known = read_env(self._folder)
         gateway_password, admin_token = (
             secrets.token_urlsafe(24),
             known.get("PGBUDGET_ADMIN_TOKEN") or secrets.token_urlsafe(24),
@@ -109,7 +133,9 @@ class DevStack:
             make_login(connection, "pgbudget_gateway", gateway_password, "budget_gateway", "budget_reconciler")
             seed_simulator(connection)
             key = self._demo_key(connection, known.get("PGBUDGET_KEY", ""))
-        simulator_port = free_port()
+        simulator_port = self._port_of_last_time("PGBUDGET_SIMULATOR_URL")
+        if simulator_port is None or not _is_free(simulator_port):
+            simulator_port = free_port()
         simulator_key = secrets.token_urlsafe(16)
         url, simulator_url = f"http://127.0.0.1:{self._port}", f"http://127.0.0.1:{simulator_port}"
         environment = {
@@ -218,12 +244,6 @@ class DevStack:
                 child.kill()
         self._cluster.stop()
 
-    def _read_env(self) -> dict[str, str]:
-        path = self._folder / "dev.env"
-        if not path.exists():
-            return {}
-        return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
-
     def _write_env(self, values: dict[str, str]) -> None:
         path = self._folder / "dev.env"
         fresh = path.with_suffix(".new")
@@ -233,6 +253,24 @@ class DevStack:
 
     def _say(self, text: str) -> None:
         print(f"{'pgbudget':<9} | {text}", flush=True)
+
+
+def read_env(folder: Path) -> dict[str, str]:
+    """The settings of the last run in a folder; empty when there are none."""
+    path = folder / "dev.env"
+    if not path.exists():
+        return {}
+    return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _is_alive(process: int) -> bool:

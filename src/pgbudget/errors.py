@@ -32,6 +32,23 @@ STATUS = {
     "budget_busy": (429, "LB202"),
 }
 
+#: Refusals of a budget or a ceiling: only these carry amounts. Any other answer would tell prices to who has no key.
+WITH_AMOUNTS = frozenset({"request_over_limit", "budget_exceeded", "budget_busy"})
+
+#: Refusals of a rate limit: they have a moment to come back at, unless the request can never fit.
+_RATES = frozenset({"rate_limit_exceeded", "tokens_limit_exceeded"})
+
+#: The field of the request that a refusal is about.
+_PARAMS = {
+    "model_not_allowed": "model",
+    "model_not_found": "model",
+    "model_unpriced": "model",
+    "output_limit_required": "max_tokens",
+}
+
+#: Says of an error who wrote it, the gateway or the provider (``upstream``): their codes may be the same.
+SOURCE = b"x-pgbudget-error-source"
+
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -80,8 +97,8 @@ class BudgetError(Exception):
         return {"error": error}
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Retry-After and, where waiting does not help, the header that stops SDKs from retrying."""
-        found = []
+        """Who says so, Retry-After and, where waiting does not help, the header that stops SDKs from retrying."""
+        found = [(SOURCE, b"gateway")]
         if self.retry_after is not None:
             found.append((b"retry-after", str(self.retry_after).encode()))
         if not self.retry_helps:
@@ -159,6 +176,11 @@ class Refused(BudgetError):
     """A refusal of the database."""
 
     def __init__(self, code: str, message: str, *, retry_after: int | None = None, detail: dict[str, Any] | None = None):
-        super().__init__(message, retry_after=retry_after, detail=detail)
+        super().__init__(message, _PARAMS.get(code), retry_after=retry_after, detail=detail)
         self.code = code
         self.status = STATUS.get(code, (503, ""))[0]
+
+    @property
+    def retry_helps(self) -> bool:
+        """Only against what passes by itself: others' holds, and a minute that is full but that the request fits in."""
+        return self.code == "budget_busy" or (self.code in _RATES and self.retry_after is not None)

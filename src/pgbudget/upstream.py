@@ -22,6 +22,9 @@ _WITHHELD = frozenset(
     }
 )  # fmt: skip
 
+#: Only the gateway says these: what a caller reads in them is never a provider's word.
+_OWN = b"x-pgbudget-"
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -80,4 +83,5 @@ class Upstream:
 
 def returned_headers(response: httpx.Response) -> Headers:
     """The headers of an answer that a client may see."""
-    return [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _WITHHELD]
+    headers = ((name.lower(), value) for name, value in response.headers.raw)
+    return [(name, value) for name, value in headers if name not in _WITHHELD and not name.startswith(_OWN)]

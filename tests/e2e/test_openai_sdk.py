@@ -195,6 +195,31 @@ def test_a_budget_that_is_spent_is_not_tried_again(world: World, gateway: Gatewa
     assert simulator.calls() == 1
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_rate_limit_is_the_sdks_own_error_with_our_words(
+    world: World, gateway: Gateway, simulator: Simulator, stream: bool
+) -> None:
+    # Stopped 20 seconds into a minute.
+    world.set_clock("2030-01-01T12:00:20Z")
+    key = world.key(1_000_000)
+    org, name = world.key_name(key)
+    world.execute("select budget.set_rate_limit(%s, 'key', %s, 1, null)", org, name)
+    with client_of(gateway, key, max_retries=0) as client:
+        client.chat.completions.create(model="t-mini", messages=MESSAGES, max_tokens=200)
+        with pytest.raises(openai.RateLimitError) as caught:
+            client.chat.completions.create(model="t-mini", messages=MESSAGES, max_tokens=200, stream=stream)
+    assert (caught.value.code, caught.value.type) == ("rate_limit_exceeded", "rate_limit_error")
+    assert f'key "{name}" may make 1 requests a minute' in caught.value.message
+    assert caught.value.response.headers["retry-after"] == "40"
+    # What can never fit is not tried again, with all the tries the SDK has by itself.
+    world.execute("select budget.set_rate_limit(%s, 'key', %s, null, 50)", org, name)
+    with client_of(gateway, key) as client, pytest.raises(openai.RateLimitError, match="can never fit") as caught:
+        client.chat.completions.create(model="t-mini", messages=MESSAGES, max_tokens=200, stream=stream)
+    assert caught.value.code == "tokens_limit_exceeded"
+    assert refusals(gateway) == ["429 rate_limit_exceeded", "429 tokens_limit_exceeded"]
+    assert simulator.calls() == 1
+
+
 def test_a_wrong_key_is_an_authentication_error(gateway: Gateway, simulator: Simulator) -> None:
     with client_of(gateway, "pgb-not-a-key") as client:
         with pytest.raises(openai.AuthenticationError) as caught:

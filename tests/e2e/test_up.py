@@ -44,7 +44,9 @@ class Up:
 
     def stop(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
-        return self.process.wait(90)
+        code = self.process.wait(90)
+        assert is_quiet(self.output()), self.output()
+        return code
 
     def env(self) -> dict[str, str]:
         return dict(line.split("=", 1) for line in (self.folder / "dev.env").read_text().splitlines())
@@ -65,9 +67,25 @@ def refused(folder: Path, port: int) -> str:
     return run.output()
 
 
+def down(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pgbudget.cli", "down", "--folder", str(folder)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
+
+def is_quiet(output: str) -> bool:
+    """Whether nothing that ended did so with a trace."""
+    return "Traceback" not in output and "Fatal" not in output
+
+
 def answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def ports(env: dict[str, str]) -> tuple[int, int]:
+    """Of the simulator and the database."""
+    simulator, database = (int(re.findall(r":(\d+)", env[name])[-1]) for name in ("PGBUDGET_SIMULATOR_URL", "PGBUDGET_DSN"))
+    return simulator, database
 
 
 def spent(env: dict[str, str]) -> str:
@@ -90,13 +108,14 @@ def test_the_first_call_works_and_a_second_run_finds_it_again(folder: Path) -> N
     first = wait_until(lambda: (now := spent(env)) not in ("0", "0.0") and now, 5, "the spend of the call")
 
     assert refused(folder, free_port()).count(f"another pgbudget up runs in {folder}") == 1
+    assert f"kill {run.process.pid}, stops it" in down(folder).stderr
 
     assert run.stop() == 0
-    simulator_port, database_port = (int(re.findall(r":(\d+)", env[n])[-1]) for n in ("PGBUDGET_SIMULATOR_URL", "PGBUDGET_DSN"))
-    assert not any(answers(p) for p in (port, simulator_port, database_port))
+    assert not any(answers(p) for p in (port, *ports(env)))
 
     again = Up(folder, port).ready()
-    assert again.env()["PGBUDGET_KEY"] == env["PGBUDGET_KEY"]
+    # All that was noted down is still true.
+    assert again.env() == env
     assert spent(again.env()) == first
 
     # Killed, it takes its children with it, and the next run goes on from there.
@@ -111,12 +130,63 @@ def test_the_first_call_works_and_a_second_run_finds_it_again(folder: Path) -> N
     assert third.stop(signal.SIGTERM) == 0
 
 
+def test_the_server_of_a_killed_run_is_stopped_by_down(folder: Path) -> None:
+    assert "pgbudget up never ran here" in down(folder).stderr
+    run = Up(folder, free_port()).ready()
+    simulator_port, database_port = ports(run.env())
+    run.process.kill()
+    run.process.wait()
+    assert answers(database_port)
+    stopped = down(folder)
+    assert (stopped.returncode, "stopped Postgres" in stopped.stdout) == (0, True), stopped
+    # What ends by itself was waited for.
+    assert not any(answers(port) for port in (simulator_port, database_port))
+    assert "nothing runs here" in down(folder).stdout
+
+    # Ports of the last time that others have taken meanwhile are left to them.
+    with socket.socket() as other:
+        # Also while old connections of the port are remembered.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", database_port))
+        other.listen()
+        again = Up(folder, simulator_port).ready()
+        assert not {simulator_port, database_port} & set(ports(again.env()))
+        assert again.stop() == 0
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "its parent's death"])
+@pytest.mark.parametrize("command", ["serve", "simulate"])
+def test_a_child_ends_quietly_however_it_is_ended(command: str, how: str) -> None:
+    port = free_port()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "pgbudget.cli", command, "--port", str(port)],
+        # No database is needed to live and to end.
+        env={**os.environ, "PGBUDGET_DSN": "postgresql://nobody@127.0.0.1:1/none", "PGBUDGET_END_WITH_STDIN": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child:
+        wait_until(lambda: answers(port), 30, "the port")
+        if how == "its parent's death":
+            child.stdin.close()
+        else:
+            child.send_signal(getattr(signal, how))
+        # Its stdin stays open, as that of a child whose parent lives; the output ends with the process.
+        output = child.stdout.read()
+        assert (child.wait(30), is_quiet(output)) == (0, True), output
+
+
 def test_a_taken_port_is_one_clear_line(folder: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
         assert f"port {port} is taken by another program; choose another: make up PORT={port + 1}" in refused(folder, port)
+    assert not folder.exists()
 
 
 def test_a_broken_data_folder_is_one_clear_line(folder: Path) -> None:

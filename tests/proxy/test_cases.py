@@ -7,6 +7,7 @@ import gzip
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -523,13 +524,62 @@ def test_err_02_nothing_seen_is_charged_in_full(world: World, gateway: Gateway, 
 
 
 @STREAMED
-@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503])
 def test_err_02_what_the_provider_refused_is_released(world: World, gateway: Gateway, status: int, stream: bool) -> None:
     key = world.key(10**6)
     answer = gateway.chat(key, {"status": status}, stream=stream)
     assert (answer.status_code, answer.json()["error"]["message"]) == (status, f"simulated status {status}")
+    assert answer.headers["x-pgbudget-error-source"] == "upstream"
     (entry,) = settled(world, key)
     assert (entry["kind"], entry["amount"]) == ("released", 0)
+
+
+@STREAMED
+@pytest.mark.parametrize("setting", ["account_simulator_key", "account_simulator_key_file"])
+def test_a_refused_provider_key_is_named_in_the_log_and_told_from_the_callers(
+    world: World, simulator: Simulator, tmp_path: Path, setting: str, stream: bool
+) -> None:
+    (tmp_path / "key").write_text("sk-wrong")
+    # An empty variable is one that is not set.
+    settings: dict[str, Any] = {
+        "account_simulator_key": "",
+        setting: str(tmp_path / "key") if setting.endswith("file") else "sk-wrong",
+    }
+    with Gateway(world.gateway_dsn, simulator.url, **settings) as gateway:
+        theirs = gateway.chat(world.key(10**6), stream=stream)
+        own = gateway.chat("pgb_unknown", stream=stream)
+        assert (theirs.status_code, own.status_code) == (401, 401)
+        assert "Incorrect API key" in theirs.json()["error"]["message"]
+        assert [a.headers["x-pgbudget-error-source"] for a in (theirs, own)] == ["upstream", "gateway"]
+        (line,) = [line for line in gateway.log().splitlines() if "WARNING" in line]
+        assert line.endswith(f"401 to the key in PGBUDGET_{setting.upper()}")
+        assert "sk-wrong" not in gateway.log()
+
+
+@STREAMED
+def test_an_account_without_a_key_is_named_in_the_log(world: World, simulator: Simulator, stream: bool) -> None:
+    with Gateway(world.gateway_dsn, simulator.url, account_simulator_key="") as gateway:
+        answer = gateway.chat(world.key(10**6), stream=stream)
+        assert (answer.status_code, answer.headers["x-pgbudget-error-source"]) == (502, "gateway")
+        assert "set PGBUDGET_ACCOUNT_SIMULATOR_KEY" in gateway.log()
+    assert simulator.calls() == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/chat/completions", 404),
+        ("POST", "/v1/chat/completions", 401),
+        ("GET", "/v1/models", 401),
+        ("GET", "/v1/budget", 401),
+        ("POST", "/v1/embeddings", 404),
+        ("POST", "/admin/reconcile", 401),
+        ("GET", "/nothing", 404),
+    ],
+)
+def test_every_error_of_the_gateway_says_that_it_is_its_own(gateway: Gateway, method: str, path: str, status: int) -> None:
+    answer = httpx.request(method, gateway.url + path)
+    assert (answer.status_code, answer.headers["x-pgbudget-error-source"]) == (status, "gateway")
 
 
 def test_err_02_an_error_event_is_released_only_if_nothing_was_generated(world: World, gateway: Gateway) -> None:
@@ -631,6 +681,8 @@ def test_sec_01_the_callers_key_goes_nowhere(world: World, gateway: Gateway, sim
         for header in ({"authorization": f"Bearer {key}"}, {"x-api-key": key}, {"api-key": key}):
             answer = httpx.post(url, json=body, headers=header, timeout=30)
             assert answer.status_code == status
+            # What a call would cost is for those who may call.
+            assert ("_usd" in answer.text) == (status == 402)
             seen += answer.text + str(answer.headers)
         for header in ({"x-goog-api-key": key}, {"xi-api-key": key}, {"cookie": f"key={key}"}):
             assert httpx.post(url, json=body, headers=header).status_code == 401
@@ -680,6 +732,9 @@ def test_sec_03_bodies_that_hurt_are_refused_before_anything_is_held(
     for body in refused:
         answer = httpx.post(url, content=body, headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request"), body[:60]
+    for body in (b"", b" \n"):
+        message = httpx.post(url, content=body, headers=headers).json()["error"]["message"]
+        assert message == 'the body is empty: send a JSON object with "model" and "messages"'
     assert httpx.post(url, content=b"{}", headers={**headers, "content-type": "text/plain"}).status_code == 415
     bomb = gzip.compress(b" " * (64 << 20))
     assert httpx.post(url, content=bomb, headers={**headers, "content-encoding": "gzip"}).status_code == 413

@@ -25,7 +25,8 @@ def test_codes_status_and_sqlstate_are_those_of_the_design() -> None:
 
 def test_waiting_helps_only_where_it_can() -> None:
     assert (b"x-should-retry", b"false") in Refused("budget_exceeded", "m").headers()
-    assert Refused("budget_busy", "m", retry_after=2).headers() == [(b"retry-after", b"2")]
+    busy = dict(Refused("budget_busy", "m", retry_after=2).headers())
+    assert busy == {b"retry-after": b"2", b"x-pgbudget-error-source": b"gateway"}
 
 
 def test_amounts_are_written_digit_for_digit() -> None:

@@ -21,10 +21,14 @@ from pgbudget.wire.strict_json import InvalidJSON, dumps, loads
         (b'{"a":"\xff"}', "byte 6"),
         (b'{"a":' + b"[" * 200 + b"]" * 200 + b"}", "128 levels"),
         (b"[" * 100_000, "128 levels"),
-        (b'{"a":1,}', "line 1, column"),
+        (b'{"a":1,}', "^the body is not JSON: .* at line 1, column"),
         (b'{"a":' + b"9" * 5000 + b"}", "digits"),
-        (b"", "line 1, column 1"),
-        (b"{} x", "line 1, column"),
+        (b"", "^the body is empty, and a JSON object was expected$"),
+        (b" \r\n\t", "^the body is empty"),
+        (b"nonsense", "^the body is not JSON: .* at line 1, column 1$"),
+        (b'{"a":\n"b}', "^the body is not JSON: .* at line 2, column"),
+        (b'{"a" 1}', "^the body is not JSON: .* at line 1, column 6"),
+        (b"{} x", "^the body is not JSON: .* at line 1, column 4"),
     ],
 )
 def test_refused_with_the_reason(body: bytes, says: str) -> None:

@@ -20,28 +20,49 @@ IMAGE_TOKENS = 1600
 AUDIO_BYTES_PER_TOKEN = 16
 # More than any context window: the database holds the window instead.
 UNBOUNDED = 10**12
+_MOST_ESTIMATED = UNBOUNDED - 1
 
 _MEDIA = {"image_url", "input_image", "image", "input_audio", "file", "input_file"}
 
 
 @dataclass(slots=True)
 class InputBound:
-    """Bound in tokens, and the priced features that the input uses."""
+    """Bound in tokens, and the priced features that the input uses.
+
+    ``chars3`` and ``bytes4`` are estimates of the same input, for keys that are set to go by one: a token for three
+    characters, or for four bytes, of its text.
+    """
 
     tokens: int = 0
     features: set[str] = field(default_factory=set)
+    chars3: int = 0
+    bytes4: int = 0
+
+    def unbounded(self) -> None:
+        """Nothing about the request says how large its input can become."""
+        self.tokens = UNBOUNDED
+        self.chars3 = self.bytes4 = _MOST_ESTIMATED
+
+    def estimates(self) -> dict[str, int]:
+        """What ``reserve`` takes as ``input_bounds``."""
+        return {"chars3": self.chars3, "bytes4": self.bytes4}
 
 
 def input_bound(body: dict[str, Any]) -> InputBound:
     """Bound the input of a request body; text, tools and schemas by their bytes, media apart."""
     bound = InputBound(OVERHEAD_TOKENS)
     text = strict_json.dumps(_without_media(body, bound))
-    size = len(text)
+    flat = bound.tokens
+    size = characters = len(text)
     if not text.isascii():
         # Character by character: normalising the whole takes quadratic time on a run of combining marks. Decomposed, no
         # character depends on its neighbours, and composing never makes text longer.
-        size = sum(_longest_form(c) * count for c, count in Counter(text.decode("utf-8")).items())
-    bound.tokens = min(bound.tokens + size, UNBOUNDED)
+        counted = Counter(text.decode("utf-8"))
+        size = sum(_longest_form(c) * count for c, count in counted.items())
+        characters = counted.total()
+    bound.tokens = min(flat + size, UNBOUNDED)
+    bound.chars3 = min(flat + -(-characters // 3), _MOST_ESTIMATED)
+    bound.bytes4 = min(flat + -(-len(text) // 4), _MOST_ESTIMATED)
     return bound
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire import strict_json
-from pgbudget.wire.bounds import UNBOUNDED, input_bound
+from pgbudget.wire.bounds import input_bound
 from pgbudget.wire.providers import provider
 from pgbudget.wire.sse import Event, EventParser
 from pgbudget.wire.usage import charge_kinds, is_empty, merge
@@ -22,11 +22,22 @@ _FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", 
 # Nor which models or paid extras beside the one that was priced.
 _UNPRICED = ("models", "route", "provider", "plugins", "transforms", "search_parameters")
 _TIERS = (None, "auto", "default")
+# What no body of this dialect can ask for.
+_NEVER_ASKED = frozenset({"file_search", "code_execution", "audio_seconds", "pages"})
+# What is in the messages themselves: without it they are not what was asked.
+_IN_MESSAGES = frozenset({"image_in", "audio_in"})
+
+
+class CannotTurnOff(Exception):
+    """A feature that a grant leaves out cannot be taken out of this request; the message is its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What admission needs to know of a request. ``cap``: output tokens for each of ``choices``, None if not given."""
+    """What admission needs to know of a request. ``cap``: output tokens for each of ``choices``, None if not given.
+
+    ``input_bounds``: estimates beside the bound, for keys that go by one. ``searches``: the model does so by itself.
+    """
 
     body: dict[str, Any]
     model: str
@@ -36,6 +47,8 @@ class ChatRequest:
     usage_asked: bool
     input_tokens: int
     features: tuple[str, ...]
+    input_bounds: dict[str, int]
+    searches: bool
 
 
 def read(body: Any) -> ChatRequest:
@@ -67,14 +80,14 @@ def read(body: Any) -> ChatRequest:
         raise InvalidRequest("service_tier must be auto or default: other tiers have prices of their own", "service_tier")
     bound = input_bound(body)
     features = bound.features
-    tokens = bound.tokens
+    searches = _searches(model)
     modalities = body.get("modalities")
     if isinstance(modalities, list) and "audio" in modalities:
         features.add("audio_out")
-    if "web_search_options" in body or _searches(model):
+    if "web_search_options" in body or searches:
         # What a search finds comes back as input: no bound but the context window.
         features.add("web_search")
-        tokens = UNBOUNDED
+        bound.unbounded()
     return ChatRequest(
         body=body,
         model=model,
@@ -82,9 +95,45 @@ def read(body: Any) -> ChatRequest:
         choices=_count(body, "n", _MAX_CHOICES) or 1,
         stream=bool(stream),
         usage_asked=bool(options and options.get("include_usage") is True),
-        input_tokens=tokens,
+        input_tokens=bound.tokens,
         features=tuple(sorted(features)),
+        input_bounds=bound.estimates(),
+        searches=searches,
     )
+
+
+def as_granted(request: ChatRequest, upstream_model: str, changes: dict[str, Any]) -> ChatRequest:
+    """The request as a rung of a ladder has it: another model, and without the features that the hold does not pay for.
+
+    ``changes``: see ``budget.reserve_result``. Raises :class:`CannotTurnOff`; such a request must not be sent.
+    """
+    searches = _searches(changes.get("model") or request.model) or _searches(upstream_model)
+    off = changes.get("features_off") or []
+    if not off and searches == request.searches:
+        return request
+    body = dict(request.body)
+    for feature in off:
+        _turn_off(feature, request, body, searches)
+    return replace(request, body=body, features=tuple(f for f in request.features if f not in off), searches=searches)
+
+
+def _turn_off(feature: str, request: ChatRequest, body: dict[str, Any], searches: bool) -> None:
+    if feature == "web_search":
+        tools = body.get("tools") or []
+        # A tool that is no function of the caller's may be a search of the provider's.
+        if searches or not (isinstance(tools, list) and all(map(_is_function, tools))):
+            raise CannotTurnOff(feature)
+        body.pop("web_search_options", None)
+    elif feature == "audio_out":
+        if "audio_out" in request.features:
+            body["modalities"] = [m for m in body["modalities"] if m != "audio"] or ["text"]
+            body.pop("audio", None)
+    elif feature in request.features or feature not in _NEVER_ASKED | _IN_MESSAGES:
+        raise CannotTurnOff(feature)
+
+
+def _is_function(tool: Any) -> bool:
+    return isinstance(tool, dict) and tool.get("type") in ("function", "custom")
 
 
 def rewrite(request: ChatRequest, provider_name: str, upstream_model: str, cap: int) -> bytes:
@@ -148,7 +197,7 @@ class Meter:
             return None
         assert self.usage is not None
         kinds = charge_kinds(self.usage)
-        if _searches(self._request.model):
+        if self._request.searches:
             kinds.setdefault("web_search", 1)
         return kinds
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from typing import Any
 
 MAX_DEPTH = 128
@@ -42,22 +43,34 @@ def _float(text: str) -> float:
     return value
 
 
+def _decimal(text: str) -> Decimal:
+    _float(text)
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise InvalidJSON(f"the number {text[:40]} is out of range") from None
+
+
 _INFINITY = float("inf")
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
+_EXACT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_decimal)
 
 
-def loads(body: bytes) -> Any:
-    """Parse a body; raises :class:`InvalidJSON`."""
+def loads(body: bytes, *, exact: bool = False) -> Any:
+    """Parse a body; raises :class:`InvalidJSON`. ``exact``: fractions as :class:`Decimal`, where they are amounts."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidJSON(f"the body is not UTF-8 (byte {error.start})") from None
+    if not text.strip():
+        raise InvalidJSON("the body is empty, and a JSON object was expected")
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(text)
     try:
-        value = _DECODER.decode(text)
+        value = (_EXACT if exact else _DECODER).decode(text)
     except json.JSONDecodeError as error:
-        raise InvalidJSON(f"{error.msg} (line {error.lineno}, column {error.colno})") from None
+        what = error.msg[:1].lower() + error.msg[1:]
+        raise InvalidJSON(f"the body is not JSON: {what} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise InvalidJSON(f"the body is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
