@@ -183,7 +183,8 @@ create table budget_internal.provider_costs (
   constraint provider_costs_not_negative check (cost_nano_usd >= 0)
 );
 
--- Signatures that grow.
+-- Signatures and row types that grow.
+alter type budget_internal.closure add attribute variant text;
 drop function if exists budget_internal.price_usage(bigint, text, jsonb);
 drop function if exists budget_internal.worst_case(bigint, text, bigint, numeric, text[]);
 drop function if exists budget_internal.worst_case_usage(bigint, text, bigint, numeric, text[]);

@@ -28,8 +28,8 @@ begin
     else
       select r.* into v_run
       from budget_internal.open_run(
-        p_slots[v_slot].org_id, p_slots[v_slot].key_id, p_slots[v_slot].run_name, p_slots[v_slot].run_limit_nano_usd,
-        p_slots[v_slot].run_max_grants, null, p_now
+        p_slots[v_slot].org_id, p_slots[v_slot].key_id, p_slots[v_slot].run_name, p_rooms.limits[v_slot],
+        p_rooms.max_grants[v_slot], null, p_now
       ) r;
       v_run_ids[v_slot] := v_run.run_id;
       p_rooms.period_ids[v_slot] := v_run.period_id;

@@ -21,7 +21,7 @@ begin
         array[l.route_id], l.rung, null, null
       from asked a
       join budget_internal.ledger_entries l on l.key_id = a.key_id and l.request_id = a.request_id
-      where l.booked_at > p_now - make_interval(days => a.idempotency_days) and l.kind not in ('leg', 'trued_up') and l.outcome <> 'unsent'
+      where l.booked_at > p_now - make_interval(days => a.idempotency_days) and l.kind not in ('leg', 'trued_up') and (l.outcome <> 'unsent' or l.kind <> 'released')
     )
     select coalesce(jsonb_object_agg(e.key_id || ' ' || e.request_id, jsonb_build_object(
       'reservation_id', e.reservation_id, 'body_hash', e.body_hash, 'holder', e.holder, 'reserved', e.reserved_nano_usd,

@@ -26,7 +26,8 @@ as $$
       i.request #>> '{options,run,id}' as run_name,
       (i.request #>> '{options,run,ceiling_usd}')::numeric as run_ceiling_usd,
       (i.request #>> '{options,run,max_steps}')::numeric::bigint as run_max_steps,
-      coalesce((i.request #>> '{options,grow}')::boolean, false) as grows
+      coalesce((i.request #>> '{options,grow}')::boolean, false) as grows,
+      coalesce(i.request #>> '{options,service_tier}', 'standard') as variant
     from item i
     where i.defect is null
   ), keyed as (
@@ -150,7 +151,7 @@ as $$
     from chained c
     left join lateral (
       select budget_internal.plan_cost(
-        c.price_ids, 'standard', c.bounded_input, c.output_tokens::numeric * c.choices, c.features, p_now
+        c.price_ids, c.variant, c.bounded_input, c.output_tokens::numeric * c.choices, c.features, p_now
       ) as cost
       offset 0
     ) p
@@ -214,7 +215,7 @@ as $$
       j.on_unknown_cost = 'check' and j.require_output_limit and j.max_output_tokens is null
       and j.default_max_output_tokens is null and j.policy_max_output_tokens is null
     ) then j.cost::bigint end,
-    'standard', case when j.cap_output_tokens > j.output_tokens then j.cap_output_tokens end, j.allow_unpriced, j.request_ceiling_nano_usd, j.route_ids, j.price_ids, j.routes, j.stale_seconds, j.idempotency_days,
+    j.variant, case when j.cap_output_tokens > j.output_tokens then j.cap_output_tokens end, j.allow_unpriced, j.request_ceiling_nano_usd, j.route_ids, j.price_ids, j.routes, j.stale_seconds, j.idempotency_days,
     coalesce(j.budget_ids, '{}'), coalesce(j.rate_scope_ids, '{}'), j.run_name, j.run_id,
     coalesce((j.run_ceiling_usd * 1000000000)::bigint, j.key_run_ceiling::bigint),
     coalesce(j.run_max_steps, j.key_run_max_steps), null::integer[], null::uuid

@@ -99,6 +99,9 @@ begin
       end if;
       continue;
     end if;
+    if v_request.run_name is not null then
+      v_rooms := budget_internal.offer_run(v_rooms, v_slots, v_request);
+    end if;
     v_decision := budget_internal.decide(v_request, v_rooms, v_rates);
     if v_decision.code is not null then
       if v_request.rung_place = 0 then

@@ -29,8 +29,8 @@ begin
   end loop;
   loop
     v_hold := budget_internal.plan_cost(
-      p_reservation.price_ids[p_reservation.attempt:], p_reservation.input_tokens,
-      v_tokens::numeric * p_reservation.choices, p_reservation.features
+      p_reservation.price_ids[p_reservation.attempt:], p_reservation.variant, p_reservation.input_tokens,
+      v_tokens::numeric * p_reservation.choices, p_reservation.features, p_reservation.reserved_at
     );
     v_refusal := budget_internal.refusing_slot(
       v_hold, false, p_places, p_rooms.enforcements, p_rooms.limits, p_rooms.spent,
