@@ -8,7 +8,9 @@ language sql stable
 as $$
   with asked as (
     select
-      k.org_id, k.allowed_models, k.max_output_tokens as key_max_output_tokens, b.least_input, n.choices,
+      k.org_id, k.allowed_models, b.least_input, n.choices,
+      -- A hold that grows starts with a first slice.
+      least(k.max_output_tokens, case when (p_request #>> '{options,grow}')::boolean then k.first_output_tokens end) as key_max_output_tokens,
       coalesce(
         (p_request ->> 'max_output_tokens')::numeric, k.default_max_output_tokens, p.default_max_output_tokens
       ) as output_tokens,

@@ -35,7 +35,7 @@ begin
   if v_outcome = 'released' and v_usage is not null then
     perform budget_internal.fail('LB101', 'outcome released has no usage: what was used is not free', '');
   end if;
-  perform budget_internal.take_locks(budget_internal.period_lock_keys(array[p_reservation_id]));
+  perform budget_internal.take_locks(budget_internal.settle_lock_keys(array[p_reservation_id]));
   select r.* into v_reservation
   from budget_internal.reservations r
   where r.reservation_id = p_reservation_id

@@ -8,8 +8,8 @@ import pytest
 from tests.support.world import World
 
 GATEWAY = {
-    "count_refusals", "end_run", "explain", "gateway_settings", "heartbeat", "key_budgets", "key_models", "quote", "release",
-    "reserve", "reserve_batch", "settle", "settle_batch", "start_run", "usd",
+    "count_refusals", "end_run", "explain", "extend", "extend_batch", "gateway_settings", "heartbeat", "key_budgets",
+    "key_models", "next_attempt", "quote", "release", "reserve", "reserve_batch", "settle", "settle_batch", "start_run", "usd",
 }  # fmt: skip
 
 
