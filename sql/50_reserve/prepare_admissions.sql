@@ -98,7 +98,7 @@ as $$
       select
         array_agg(t.route_id order by t.place, t.route_id) as route_ids,
         array_agg(t.price_id order by t.place, t.route_id) as price_ids,
-        array_agg(distinct t.upstream_model) as upstream_models,
+        array_agg(distinct t.priced_model) as priced_models,
         jsonb_agg(
           jsonb_build_object('provider', t.provider, 'account', t.account, 'upstream_model', t.upstream_model)
           order by t.place, t.route_id
@@ -112,10 +112,15 @@ as $$
           m.max_output_tokens, m.context_window_tokens,
           -- Routes of one priority in a random order, each first as often as its weight says.
           row_number() over (order by r.priority, -ln(1 - random()) / r.weight) as place,
-          budget_internal.price_in_force(r.provider, r.upstream_model, p_now) as price_id
+          i.price_id, coalesce(v.model, r.upstream_model) as priced_model
         from budget_internal.routes r
         join budget_internal.scopes c on c.scope_id = r.account_id and c.org_id = r.account_org_id
-        left join budget_internal.models m on m.provider = r.provider and m.model = r.upstream_model
+        cross join lateral (
+          select budget_internal.price_in_force(r.provider, r.upstream_model, p_now) as price_id offset 0
+        ) i
+        left join budget_internal.prices v on v.price_id = i.price_id
+        -- An alias has the limits of its model.
+        left join budget_internal.models m on m.provider = r.provider and m.model = coalesce(v.model, r.upstream_model)
         where r.model = w.model and r.org_id = case
           when exists (select 1 from budget_internal.routes o where o.org_id = w.org_id and o.model = w.model) then w.org_id
           else 0
@@ -138,14 +143,14 @@ as $$
       select array_agg(b.budget_id order by l.place, b.budget_id) as budget_ids, bool_or(b.enforcement = 'strict') as strict
       from unnest(r.run_id || r.chain || coalesce(r.account_ids, '{}')) with ordinality l (scope_id, place)
       join budget_internal.budgets b on b.scope_id = l.scope_id and b.deleted_at is null
-      where b.models is null or b.models && r.upstream_models
+      where b.models is null or b.models && r.priced_models
     ) b on r.key_id is not null
   ), priced as (
     select c.*, p.cost
     from chained c
     left join lateral (
       select budget_internal.plan_cost(
-        c.price_ids, c.bounded_input, c.output_tokens::numeric * c.choices, c.features
+        c.price_ids, 'standard', c.bounded_input, c.output_tokens::numeric * c.choices, c.features, p_now
       ) as cost
       offset 0
     ) p

@@ -21,7 +21,7 @@ as $$
     order by (r.value ->> 'reservation_id')::uuid, r.ordinality
   ), row_found as (
     select
-      p.*, r.org_id, r.key_id, r.reserved_nano_usd, r.stale_at, r.variant, r.held_period_ids, r.counted_period_ids,
+      p.*, r.org_id, r.key_id, r.reserved_at, r.reserved_nano_usd, r.stale_at, r.variant, r.held_period_ids, r.counted_period_ids,
       cardinality(r.held_period_ids) = 0 and r.counted_period_ids <> '{}' as unheld,
       r.price_ids[r.attempt] as price_id,
       -- What holds nothing (no strict budget was in its way) is charged its worst case all the same when nothing is known
@@ -30,7 +30,7 @@ as $$
         when cardinality(r.held_period_ids) > 0 then r.reserved_nano_usd::numeric
         when p.outcome in ('unknown', 'stale', 'estimated') or p.usage is null then coalesce(least(1000000000000000,
           budget_internal.worst_case(
-            r.price_ids[r.attempt], r.variant, r.input_tokens, r.output_tokens::numeric * r.choices, r.features
+            r.price_ids[r.attempt], r.variant, r.input_tokens, r.output_tokens::numeric * r.choices, r.features, r.reserved_at
           )), 0)
         else 0
       end as hold,
@@ -40,9 +40,9 @@ as $$
     join budget_internal.reservations r on r.reservation_id = p.reservation_id
   ), priced as (
     select f.*,
-      case when f.usage_defect is null then budget_internal.price_usage(f.price_id, f.variant, f.usage) end as cost,
+      case when f.usage_defect is null then budget_internal.price_usage(f.price_id, f.variant, f.usage, f.reserved_at) end as cost,
       case when f.usage_seen is not null and f.seen_defect is null
-        then budget_internal.price_usage(f.price_id, f.variant, f.usage_seen) end as seen_cost
+        then budget_internal.price_usage(f.price_id, f.variant, f.usage_seen, f.reserved_at) end as seen_cost
     from row_found f
   ), classed as (
     select p.*,

@@ -34,10 +34,10 @@ begin
     if v_outcome in ('released', 'unsent') and v_usage is null then
       v_cost := 0;
     elsif v_outcome in ('finished', 'estimated') and v_usage is not null and budget_internal.usage_defect(v_usage) is null then
-      v_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_usage);
+      v_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_usage, v_entry.reserved_at);
       if v_outcome = 'estimated' then
         if v_seen is not null and budget_internal.usage_defect(v_seen) is null then
-          v_seen_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_seen);
+          v_seen_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_seen, v_entry.reserved_at);
         end if;
         v_cost := greatest(least(v_cost, greatest(v_entry.reserved_nano_usd, v_entry.amount_nano_usd)), v_seen_cost);
       end if;

@@ -26,7 +26,11 @@ select
   k.name,
   l.model,
   budget.usd(l.reserved_nano_usd),
-  budget.usd(l.amount_nano_usd + coalesce(c.amount_nano_usd, 0)),
+  budget.usd(l.amount_nano_usd::numeric + coalesce(c.amount_nano_usd, 0) + (
+    select coalesce(sum(g.amount_nano_usd), 0)
+    from budget_internal.ledger_entries g
+    where g.reservation_id = l.reservation_id and g.kind = 'leg'
+  )),
   l.reserved_at,
   null,
   coalesce(c.booked_at, l.booked_at),

@@ -99,7 +99,9 @@ as $$
   union all
   select 'open_or_ended', 'reservation ' || r.reservation_id, 0, 1
   from budget_internal.reservations r
-  where exists (select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id)
+  where exists (
+    select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id and l.kind <> 'leg'
+  )
   union all
   -- Over a strict limit only by overruns, true-ups and lowered limits; holds and estimates never pass it.
   select 'within_limit', 'period ' || p.period_id, b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd, p.spent_nano_usd::numeric + p.held_nano_usd
