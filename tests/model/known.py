@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from datetime import datetime
-from typing import Any
 
 from tests.model.reference import Books, Call, Report, Request
 from tests.model.reference.prices import believable, price
@@ -39,8 +38,7 @@ def odd_batch(books: Books, batch: list[Request]) -> list[Request]:
             if first.run != request.run:
                 continue
         kept.append(request)
-    # A call of a model without any price cannot be settled; one with a feature without a price costs 1,000,000 USD when it
-    # is charged in full.
+    # A call that holds nothing and whose worst case has no price costs 1,000,000 USD when it is charged in full.
     granted = True
     while granted:
         trial, granted = deepcopy(books), False
@@ -51,9 +49,3 @@ def odd_batch(books: Books, batch: list[Request]) -> list[Request]:
                 kept = [other for other in kept if other is not request]
                 break
     return kept
-
-
-def odd_difference(books: Books, row: dict[str, Any]) -> bool:
-    """Whether ``verify`` reports a known disagreement."""
-    # What was admitted on spent alone may cost more than there is left; it is not flagged as an overrun.
-    return row["check_name"] == "within_limit" and any(call.cost is None and call.charged for call in books.calls)
