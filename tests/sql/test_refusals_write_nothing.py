@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.support.world import World
+from tests.support.world import Row, World
 
 
 def test_a_batch_of_refusals_writes_no_wal_and_takes_no_transaction_id(world: World) -> None:
@@ -20,7 +20,7 @@ def test_a_batch_of_refusals_writes_no_wal_and_takes_no_transaction_id(world: Wo
     world.budget(org, "key", world.key_name(carried)[1], 1, carry_over_cap_usd="0.000001")
     ladder = json.dumps([{"name": "short", "max_output_tokens": 1}, {"name": "stop", "refuse": True}])
     world.execute("select budget.set_ladder(%s, 'key', %s, %s)", org, world.key_name(carried)[1], ladder)
-    refused = [
+    refused: list[Row] = [
         {"key": "nobody", "code": "invalid_key"},
         {"key": small, "code": "request_over_limit"},
         {"key": spent, "code": "budget_exceeded"},
