@@ -71,7 +71,7 @@ begin
       r.org_id, p_now, c.kind, r.reservation_id, r.key_id, r.scope_ids,
       budget_internal.charged_period_ids(r.held_period_ids || r.counted_period_ids, r.price_ids[r.attempt]),
       c.amount_nano_usd, r.reserved_nano_usd, c.source, c.outcome, c.usage, c.provider_cost_usd,
-      cardinality(r.held_period_ids) > 0 and c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], r.variant,
+      cardinality(r.held_period_ids) > 0 and c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], c.variant,
       r.request_id, r.body_hash, r.reserved_at, c.note, r.rung, r.attempt
     from unnest(p_closures) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id

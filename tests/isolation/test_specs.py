@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,12 +19,6 @@ from tests.support.world import World
 
 HERE = Path(__file__).parent
 SPECS = sorted(HERE.glob("specs/*.spec"))
-#: Faults that are known: their expected output is what should come out.
-KNOWN = {
-    "carve-run": "a call that waited while its run was carved does not belong to it",
-    "settle_batch-settle": "a settlement that also corrects an earlier charge can deadlock with another",
-    "soften_budget-reserve": "a budget that is soft by now is applied as strict, with its new limit",
-}
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -36,12 +29,7 @@ def _isolationtester(server: Server) -> Path:
     pytest.skip("this server comes without isolationtester")
 
 
-def _parameter(spec: Path) -> Any:
-    reason = KNOWN.get(spec.stem)
-    return pytest.param(spec, id=spec.stem, marks=[pytest.mark.xfail(reason=reason, strict=True)] if reason else [])
-
-
-@pytest.mark.parametrize("spec", [_parameter(spec) for spec in SPECS])
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.stem)
 def test_interleaving(spec: Path, world: World, server: Server) -> None:
     tester = _isolationtester(server)
     world.execute((HERE / "helpers.sql").read_text())
