@@ -29,7 +29,7 @@ select
   budget.usd(l.amount_nano_usd::numeric + coalesce(c.amount_nano_usd, 0) + (
     select coalesce(sum(g.amount_nano_usd), 0)
     from budget_internal.ledger_entries g
-    where g.reservation_id = l.reservation_id and g.kind = 'leg'
+    where g.reservation_id = l.reservation_id and g.kind::text = 'leg'
   )),
   l.reserved_at,
   null,

@@ -66,7 +66,7 @@ as $$
   union all
   select 'one_end_per_reservation', 'reservation ' || l.reservation_id, 1, count(*)
   from budget_internal.ledger_entries l
-  where l.kind not in ('leg', 'trued_up')
+  where l.kind::text not in ('leg', 'trued_up')
   group by l.reservation_id
   having count(*) > 1
   union all
@@ -87,7 +87,7 @@ as $$
     from (
       select l.key_id, l.request_id, l.reservation_id, l.reserved_at, l.booked_at as ended_at
       from budget_internal.ledger_entries l
-      where l.request_id is not null and l.kind not in ('leg', 'trued_up') and l.outcome is distinct from 'unsent'
+      where l.request_id is not null and l.kind::text not in ('leg', 'trued_up') and l.outcome is distinct from 'unsent'
       union all
       select r.key_id, r.request_id, r.reservation_id, r.reserved_at, 'infinity'
       from budget_internal.reservations r
@@ -100,7 +100,7 @@ as $$
   select 'open_or_ended', 'reservation ' || r.reservation_id, 0, 1
   from budget_internal.reservations r
   where exists (
-    select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id and l.kind <> 'leg'
+    select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id and l.kind::text <> 'leg'
   )
   union all
   -- Over a strict limit only by overruns, true-ups and lowered limits; holds and estimates never pass it.

@@ -5,7 +5,7 @@ It keeps a list of calls and nothing that could drift: what a budget has spent a
 has left is summed from that list whenever it is asked for. Amounts are whole nano-USD.
 """
 
-from tests.model.reference.admission import Answer, Request, RunOption, Rung
+from tests.model.reference.admission import Answer, Request, Rung, RunOption
 from tests.model.reference.books import Books
 from tests.model.reference.calendar import Window, window
 from tests.model.reference.calls import Call, Report

@@ -1,7 +1,8 @@
-"""Where the database is known to do otherwise than the reference, one test each, until it is mended."""
+"""What the machine found once, each alone."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -80,6 +81,6 @@ def test_a_call_with_usage_was_sent_whatever_its_outcome(pair: Pair) -> None:
     assert pair.found()["minutes"] == [["key", "bare", 1, 101]]
     again = pair.world.one(
         "select * from budget.reserve_batch(jsonb_build_array(%s::jsonb))",
-        __import__("json").dumps(pair.item(replace(CALL, request_id="i1"))),
+        json.dumps(pair.item(replace(CALL, request_id="i1"))),
     )
     assert again["status"] == "granted_again"
