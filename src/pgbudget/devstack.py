@@ -25,6 +25,7 @@ from rich.console import Console
 
 from pgbudget import migrate
 from pgbudget.embedded import Cluster, PortTaken, embedded_binaries, free_port
+from pgbudget.prices.store import seed as seed_prices
 from pgbudget.seed import seed_simulator
 
 _DATABASE = "pgbudget"
@@ -132,6 +133,7 @@ class DevStack:
             self._say(f"migrated: {', '.join(applied)}" if applied else "the database is up to date")
             make_login(connection, "pgbudget_gateway", gateway_password, "budget_gateway", "budget_reconciler")
             seed_simulator(connection)
+            seed_prices(connection)
             key = self._demo_key(connection, known.get("PGBUDGET_KEY", ""))
         simulator_port = self._port_of_last_time("PGBUDGET_SIMULATOR_URL")
         if simulator_port is None or not _is_free(simulator_port):
