@@ -133,7 +133,6 @@ class DevStack:
             self._say(f"migrated: {', '.join(applied)}" if applied else "the database is up to date")
             make_login(connection, "pgbudget_gateway", gateway_password, "budget_gateway", "budget_reconciler")
             seed_simulator(connection)
-            seed_prices(connection)
             key = self._demo_key(connection, known.get("PGBUDGET_KEY", ""))
         simulator_port = self._port_of_last_time("PGBUDGET_SIMULATOR_URL")
         if simulator_port is None or not _is_free(simulator_port):
@@ -150,6 +149,9 @@ class DevStack:
         }
         self._spawn("simulator", ["simulate", "--port", str(simulator_port)], environment)
         self._spawn("gateway", ["serve", "--port", str(self._port)], environment)
+        # While they start: neither needs it.
+        with psycopg.connect(self._cluster.dsn(_DATABASE), autocommit=True) as connection:
+            seed_prices(connection)
         self._await(f"{simulator_url}/healthz")
         self._await(f"{url}/readyz")
         self._write_env(
