@@ -8,13 +8,14 @@ language plpgsql stable
 as $$
 declare
   -- Of the most that any model writes: a cap above it is the cap of nobody.
-  v_most constant bigint := 1000000;
-  v_capped budget_internal.admission := p_asked;
+  v_most constant integer := 1000000;
+  v_capped budget_internal.admission;
   v_slots budget_internal.slot[] := p_slots;
   v_rooms budget_internal.rooms := p_rooms;
 begin
+  v_capped := p_asked;
   if p_asked.code in ('invalid_key', 'key_disabled', 'key_expired', 'budget_config_invalid') or p_asked.key_id is null then
-    return '{"max_output_tokens": null, "model": null, "at": null}';
+    return '{"max_output_tokens": null, "model": null, "at": null}'::jsonb;
   end if;
   if p_asked.code in ('output_limit_required', 'invalid_request') then
     -- Refused before anything was decided: for want of a cap, or for one that is out of range.

@@ -18,7 +18,7 @@ begin
   while v_fails - v_fits > 1 loop
     if p_way.cost_nano_usd is not null then
       v_way.cost_nano_usd := budget_internal.plan_cost(
-        p_way.price_ids, 'standard', p_way.input_tokens, v_way.output_tokens::numeric * p_way.choices, p_way.features, p_now
+        p_way.price_ids, p_way.variant, p_way.input_tokens, v_way.output_tokens::numeric * p_way.choices, p_way.features, p_now
       );
     end if;
     if (budget_internal.decide(v_way, p_rooms, p_rates)).code is null then

@@ -25,7 +25,9 @@ as $$
       i.request #> '{options,input_bounds}' as input_bounds,
       i.request #>> '{options,run,id}' as run_name,
       (i.request #>> '{options,run,ceiling_usd}')::numeric as run_ceiling_usd,
-      (i.request #>> '{options,run,max_steps}')::numeric::bigint as run_max_steps
+      (i.request #>> '{options,run,max_steps}')::numeric::bigint as run_max_steps,
+      coalesce((i.request #>> '{options,grow}')::boolean, false) as grows,
+      coalesce(i.request #>> '{options,service_tier}', 'standard') as variant
     from item i
     where i.defect is null
   ), keyed as (
@@ -34,6 +36,7 @@ as $$
       least(k.expires_at, s.expires_at) as expires_at, k.default_max_output_tokens,
       k.max_output_tokens as key_max_output_tokens, p.default_max_output_tokens as policy_max_output_tokens,
       p.require_output_limit, p.stale_seconds, p.idempotency_days, p.on_unknown_cost, d.deleted_at,
+      case when a.grows then k.first_output_tokens end as first_output_tokens,
       k.run_ceiling_nano_usd as key_run_ceiling, k.run_max_steps as key_run_max_steps,
       u.run_id, u.ended_at as run_ended_at,
       -- The bound by the key's own way of measuring, where the caller gave one; bytes are the bound that always holds.
@@ -88,12 +91,9 @@ as $$
       where r.scope_id = k.ladder_scope_id
     ) w
   ), routed as (
-    select w.*, r.*,
-      -- One cap for the whole plan: the smallest that every route, the key, the rung and the caller allow.
-      least(
-        coalesce(w.max_output_tokens, w.default_max_output_tokens, w.policy_max_output_tokens, least(r.model_max_output, 8192)),
-        w.key_max_output_tokens, r.model_max_output, w.rung_max_output_tokens
-      ) as output_tokens
+    select w.*, r.*, o.cap_output_tokens,
+      -- A hold that grows starts with a first slice.
+      least(o.cap_output_tokens, w.first_output_tokens) as output_tokens
     from way w
     cross join lateral (
       select
@@ -128,6 +128,13 @@ as $$
         end
       ) t
     ) r
+    cross join lateral (
+      -- One cap for the whole plan: the smallest that every route, the key, the rung and the caller allow.
+      select least(
+        coalesce(w.max_output_tokens, w.default_max_output_tokens, w.policy_max_output_tokens, least(r.model_max_output, 8192)),
+        w.key_max_output_tokens, r.model_max_output, w.rung_max_output_tokens
+      ) as cap_output_tokens
+    ) o
   ), chained as (
     select r.*, b.budget_ids,
       r.run_name is not null and r.run_id is null as makes_run,
@@ -144,7 +151,7 @@ as $$
     from chained c
     left join lateral (
       select budget_internal.plan_cost(
-        c.price_ids, 'standard', c.bounded_input, c.output_tokens::numeric * c.choices, c.features, p_now
+        c.price_ids, c.variant, c.bounded_input, c.output_tokens::numeric * c.choices, c.features, p_now
       ) as cost
       offset 0
     ) p
@@ -208,7 +215,7 @@ as $$
       j.on_unknown_cost = 'check' and j.require_output_limit and j.max_output_tokens is null
       and j.default_max_output_tokens is null and j.policy_max_output_tokens is null
     ) then j.cost::bigint end,
-    j.allow_unpriced, j.request_ceiling_nano_usd, j.route_ids, j.price_ids, j.routes, j.stale_seconds, j.idempotency_days,
+    j.variant, case when j.cap_output_tokens > j.output_tokens then j.cap_output_tokens end, j.allow_unpriced, j.request_ceiling_nano_usd, j.route_ids, j.price_ids, j.routes, j.stale_seconds, j.idempotency_days,
     coalesce(j.budget_ids, '{}'), coalesce(j.rate_scope_ids, '{}'), j.run_name, j.run_id,
     coalesce((j.run_ceiling_usd * 1000000000)::bigint, j.key_run_ceiling::bigint),
     coalesce(j.run_max_steps, j.key_run_max_steps), null::integer[], null::uuid

@@ -12,7 +12,7 @@ begin
     return;
   end if;
   with used as (
-    select r.rate_scope_ids, r.rate_minute_at, r.rate_tokens, c.outcome = 'unsent' as unsent,
+    select r.rate_scope_ids, r.rate_minute_at, r.rate_tokens, c.outcome = 'unsent' and c.kind = 'released' as unsent,
       case
         when c.kind = 'released' then 0
         when c.kind = 'settled' then (
