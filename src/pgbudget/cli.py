@@ -26,6 +26,7 @@ from rich.text import Text
 
 from pgbudget import migrate
 from pgbudget.http import plain
+from pgbudget.prices import cli as prices_cli
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,6 +40,7 @@ budget_app = typer.Typer(no_args_is_help=True, help="Budgets.")
 app.add_typer(migrate_app, name="migrate")
 app.add_typer(key_app, name="key")
 app.add_typer(budget_app, name="budget")
+app.add_typer(prices_cli.app, name="prices")
 
 _out = Console()
 
@@ -291,10 +293,13 @@ def main() -> None:
     from pgbudget.config import ConfigError
     from pgbudget.devstack import DevStackError
     from pgbudget.embedded import ClusterError
+    from pgbudget.prices.genai import SourceMissing
 
     try:
         app()
-    except (_Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError) as error:
+    except (
+        _Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, prices_cli.PricesError, SourceMissing
+    ) as error:  # fmt: skip
         _fail(str(error))
     except psycopg.OperationalError as error:
         _fail(f"the database cannot be reached: {' '.join(str(error).split())}")
