@@ -61,6 +61,9 @@ begin
       perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
     end if;
     perform budget_internal.shrink_carves(v_entry.scope_ids[1:1]);
+    perform budget_internal.record_crossings(
+      v_entry.period_ids, array_fill(v_cost::bigint, array[cardinality(v_entry.period_ids)]), p_now
+    );
     perform budget_internal.correct_units(v_entry.org_id, v_entry.scope_ids, v_entry.reserved_at, v_cost::bigint);
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
