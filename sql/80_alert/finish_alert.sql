@@ -41,7 +41,7 @@ begin
     next_attempt_at = v_now + make_interval(secs => greatest(
       -- Past the eighth try an hour is reached long since.
       least(3600, 10 * 3 ^ (least(greatest(d.attempts, 1), 8) - 1)) * (0.75 + random() / 2),
-      least(p_retry_after_seconds, 86400)
+      least(coalesce(p_retry_after_seconds, 0), 86400)
     ))
   where d.alert_id = p_alert_id and d.destination = p_destination
   returning d.* into v_delivery;
