@@ -38,6 +38,8 @@ begin
     join budget_internal.budgets b on b.budget_id = p.budget_id
     where n.crosses
     order by p.period_id, n.threshold
+    -- Nothing here may stop a settlement.
+    on conflict do nothing
     returning *
   loop
     perform budget_internal.raise_alert(
