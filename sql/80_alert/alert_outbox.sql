@@ -16,7 +16,7 @@ select
   d.delivered_at,
   d.last_error
 from budget_internal.alerts a
-left join budget_internal.scopes o on o.scope_id = a.org_id and o.kind = 'org'
+left join budget_internal.scopes o on o.scope_id = a.org_id and o.scope_id <> 0
 left join budget_internal.deliveries d on d.alert_id = a.alert_id;
 comment on view budget.alert_outbox is
   'Alerts and their deliveries. state: pending (due at next_attempt_at; with claimed_by a worker has it until then), delivered, '

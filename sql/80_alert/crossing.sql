@@ -19,7 +19,7 @@ from budget_internal.crossings c
 join budget_internal.periods p on p.period_id = c.period_id
 join budget_internal.budgets b on b.budget_id = p.budget_id
 join budget_internal.scopes s on s.scope_id = b.scope_id
-left join budget_internal.scopes o on o.scope_id = c.org_id and o.kind = 'org';
+left join budget_internal.scopes o on o.scope_id = c.org_id and o.scope_id <> 0;
 comment on view budget.crossing is
   'Thresholds that were crossed, with what was spent and in force then, in USD. rearmed_at: the limit was raised above it (or the '
   'budget reset), so it may be crossed again, under another arming.';

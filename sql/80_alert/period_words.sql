@@ -17,7 +17,7 @@ as $$
   ) i
   join budget_internal.budgets b on b.budget_id = p.budget_id
   join budget_internal.scopes s on s.scope_id = b.scope_id
-  left join budget_internal.scopes o on o.scope_id = b.org_id
+  left join budget_internal.scopes o on o.scope_id = b.org_id and o.scope_id <> 0
   where p.period_id = p_period_id
 $$;
 revoke all on function budget_internal.period_words(bigint, bigint, bigint) from public;

@@ -56,7 +56,9 @@ def webhook(url: str, timeout: float = 5) -> Channel:
 
 def mail(server: MailServer, user: str = "") -> Channel:
     return channel(
-        SMTP_URL=f"smtp://{user}127.0.0.1:{server.port}", SMTP_FROM="pgbudget@example.com", SMTP_TO="a@example.com,b@example.com"
+        SMTP_URL=f"smtp://{user}127.0.0.1:{server.port}",
+        SMTP_FROM="pgbudget@example.com",
+        SMTP_TO="a@example.com,b@example.com",
     )
 
 
@@ -124,8 +126,8 @@ def test_all_kinds_have_words() -> None:
         "exhausted_at": "2027-01-20T07:30:00Z",
     }
     assert Alert(1, "burn_rate", burning, AT).text == (
-        'budget "month" of project <!channel> & web of acme is spent too fast: 81.200000001 of 100 USD (81.2 %). At this rate it '
-        "would be 150.5 USD (150.5 %) at the end, and the limit is reached 2027-01-20 07:30 UTC. "
+        'budget "month" of project <!channel> & web of acme is spent too fast: 81.200000001 of 100 USD (81.2 %). At this '
+        "rate it would be 150.5 USD (150.5 %) at the end, and the limit is reached 2027-01-20 07:30 UTC. "
         "Its period ends 2027-02-01 00:00 UTC."
     )
     nothing = {**PAYLOAD, "scope_kind": "org", "scope": "acme", "limit_usd": 0, "percent": None, "ends_at": None}
