@@ -79,6 +79,9 @@ begin
         case when v_usage is null then 'released' else 'settled' end::budget.entry_kind, v_usage
       ))
     where w.scope_id = any (v_entry.rate_scope_ids) and w.minute_at = v_entry.rate_minute_at;
+    perform budget_internal.record_crossings(
+      v_entry.period_ids, array_fill(v_cost::bigint, array[cardinality(v_entry.period_ids)]), p_now
+    );
     perform budget_internal.correct_units(v_entry.org_id, v_entry.scope_ids, v_entry.reserved_at, v_cost::bigint);
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,

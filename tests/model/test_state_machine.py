@@ -483,9 +483,8 @@ FAULTS = [
 ]
 
 
-def run(world: World, seen: Counter[str] | None = None, number: int = 0, **changed: Any) -> None:
+def run(stage: Stage, seen: Counter[str] | None = None, number: int = 0, **changed: Any) -> None:
     """Run the machine on a database; with a number other than 0, on the examples of that number."""
-    stage = Stage(world)
     counts: Counter[str] = Counter() if seen is None else seen
 
     class Here(Machine):
@@ -515,8 +514,9 @@ def run(world: World, seen: Counter[str] | None = None, number: int = 0, **chang
 def test_the_database_does_what_the_reference_does(world: World) -> None:
     seen: Counter[str] = Counter()
     # What is rare may need more examples than the first hundred.
+    stage = Stage(world)
     for number in range(10):
-        run(world, seen, number)
+        run(stage, seen, number)
         if all(seen[what] for what in REACHED):
             break
     assert [what for what in REACHED if not seen[what]] == [], seen
@@ -529,5 +529,5 @@ def test_the_reference_sees_a_fault(world: World, fault: Fault) -> None:
     seen: Counter[str] = Counter()
     with pytest.raises((AssertionError, psycopg.Error)):
         # The first find is enough.
-        run(world, seen, max_examples=200, phases=[Phase.generate], report_multiple_bugs=False)
+        run(Stage(world), seen, max_examples=200, phases=[Phase.generate], report_multiple_bugs=False)
     print(fault.name, seen["steps"])
