@@ -1,4 +1,4 @@
-# make up | test | lint | fmt | lock | clean. Needs Python 3.11+ and make; see CONTRIBUTING.md.
+# make help lists what there is. Needs Python 3.11+ and make; see CONTRIBUTING.md.
 # The first Python that is new enough; a shim may exist and still not run.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
@@ -7,19 +7,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PORT ?= 8080
 
-.PHONY: docs up test test-18 lint fmt lock venv clean debian
+.PHONY: up help test test-18 lint fmt lock docs venv clean debian
 
-up: $(STAMP)
+up: $(STAMP) ## run everything here, on port 8080 or PORT=9000; Ctrl-C stops it
 	@PORT=$(PORT) exec $(BIN)/pgbudget up
 
-# PYTEST_ARGS: more arguments for pytest, for example PYTEST_ARGS="-k reserve".
-test: debian $(STAMP)
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+test: debian $(STAMP) ## all tests; some of them with PYTEST_ARGS="-k reserve"
 	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-18: $(STAMP)
+test-18: $(STAMP) ## the Python tests on the embedded Postgres 18
 	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: debian $(STAMP)
+lint: debian $(STAMP) ## ruff, mypy, sqlfluff, hadolint, and the tests of documents and functions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -27,11 +29,11 @@ lint: debian $(STAMP)
 	$(BIN)/hadolint docker/Dockerfile.*
 	$(BIN)/python -m pytest -q tests/lint
 
-fmt: $(STAMP)
+fmt: $(STAMP) ## format the Python
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-venv: $(STAMP)
+venv: $(STAMP) ## only make .venv, from requirements/dev.txt
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "pgbudget needs Python 3.11 or newer: install it, or make PYTHON=/path/to/python3"; exit 1; }
@@ -44,7 +46,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 # The lock: exact versions with hashes, without the address of any registry. UPGRADE=--upgrade takes newer versions.
 COMPILE := $(VENV)/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-header --no-annotate $(UPGRADE)
-lock: $(STAMP)
+lock: $(STAMP) ## write the lock files anew; UPGRADE=--upgrade takes newer versions
 	@test -x $(VENV)/lock/bin/uv || { $(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }
 	$(COMPILE) pyproject.toml -o requirements/gateway.txt
 	$(COMPILE) --group build -o requirements/build.txt
@@ -62,9 +64,8 @@ debian:
 	  fi; \
 	fi
 
-clean:
+clean: ## delete .venv and what was built; the data in .pgbudget stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
 
-# The API reference, from the comments of the database.
-docs: $(STAMP)
+docs: $(STAMP) ## write docs/api.md, from the comments of the database
 	PGBUDGET_WRITE_DOCS=1 $(BIN)/python -m pytest -q tests/lint/test_docs.py

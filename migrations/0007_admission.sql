@@ -31,7 +31,8 @@ add column on_unknown_cost text,
 add constraint policies_on_unknown_cost check (on_unknown_cost in ('refuse', 'check'));
 comment on column budget_internal.policies.on_unknown_cost is
 'What a strict budget does with a call whose worst case cannot be worked out: refuse it, or decide on spent alone and hold nothing.';
-update budget_internal.policies set on_unknown_cost = 'refuse' where scope_id = 0;
+update budget_internal.policies set on_unknown_cost = 'refuse'
+where scope_id = 0;
 
 -- Budgets.
 alter table budget_internal.budgets
@@ -84,7 +85,10 @@ alter table budget_internal.periods alter column lock_key set not null;
 update budget_internal.periods p
 set open_holds = h.holds, open_since_ms = h.since_ms
 from (
-  select i.period_id, count(*) as holds, sum((extract(epoch from r.reserved_at) * 1000)::bigint) as since_ms
+  select
+    i.period_id,
+    count(*) as holds,
+    sum((extract(epoch from r.reserved_at) * 1000)::bigint) as since_ms
   from budget_internal.reservations r
   cross join lateral unnest(r.held_period_ids) i (period_id)
   group by i.period_id
@@ -162,13 +166,19 @@ create index runs_budget on budget_internal.runs (budget_id);
 alter table budget_internal.reservations
 add column features text[] not null default '{}',
 add column rung text,
+add column rung_changes jsonb,
 add column rate_scope_ids bigint[] not null default '{}',
 add column rate_minute_at timestamptz,
 add column rate_tokens bigint not null default 0;
 comment on column budget_internal.reservations.rate_tokens is
 'What the call counts as in the token windows of rate_scope_ids, in the minute rate_minute_at, until its usage is known.';
 
-alter table budget_internal.ledger_entries add column rung text;
+-- The minute is kept for a late report, which corrects it if it is still the current one.
+alter table budget_internal.ledger_entries
+add column rung text,
+add column rate_scope_ids bigint[],
+add column rate_minute_at timestamptz,
+add column rate_tokens bigint;
 
 -- Spend of every unit of the chain by calendar month (UTC) of the hold, whether or not the unit has a budget.
 create table budget_internal.unit_months (
@@ -223,6 +233,8 @@ drop function if exists budget_internal.describe_refusal(
 
 -- rung_changes: {"model", "max_output_tokens", "features_off"} of the rung that was granted, or {"wait_seconds"}.
 alter type budget.reserve_result add attribute rung_changes jsonb;
+-- Up to where a growing hold may be extended, in tokens for each choice; null: granted_output_tokens is the cap.
+alter type budget.reserve_result add attribute cap_output_tokens bigint;
 
 -- The steps inside reserve and settle.
 drop function if exists budget_internal.prepare_admissions(jsonb, timestamptz);
@@ -253,6 +265,8 @@ create type budget_internal.admission as (
   body_hash text,
   holder text,
   cost_nano_usd bigint,     -- null: unknown, holds nothing
+  variant text,
+  cap_output_tokens bigint, -- up to where the hold may grow; null: it is held in full
   fits_around boolean,      -- holds nothing, but needs room beside the holds of others
   ceiling_nano_usd bigint,
   route_ids bigint[],

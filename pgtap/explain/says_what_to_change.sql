@@ -1,5 +1,6 @@
 begin;
 select plan(15);
+select budget_test.any_allocation();
 select budget_test.at('2026-11-30 12:00:20+00');
 select budget_test.key(0.001) as k \gset
 
@@ -16,14 +17,15 @@ select is(
 );
 
 -- Spent: the latest reset of those that refuse.
-select budget.set_budget('o', 'project', 'p', 0.001, 'month'), budget.set_budget('o', 'org', 'o', 10, 'year');
+select budget.set_budget('o', 'org', 'o', 10, 'day'), budget.set_budget('o', 'project', 'p', 0.01, 'day', '{"name": "second"}');
+update budget_internal.budgets set limit_nano_usd = 1000000 where name = 'second';
 select budget.settle(reservation_id, '{"input": 100, "output": 16}') from budget_internal.reservations;
 select is((select e -> 'changes' ->> 'at' from budget.explain(:'k', 't-mini', 100, 100) e), '2026-12-01T00:00:00+00:00');
 select is(
   (select e -> 'changes' from budget.explain(:'k', 't-mini', 10, 100) e),
   '{"max_output_tokens": 2, "model": null, "at": "2026-12-01T00:00:00+00:00"}', '$0.00002 are left: 10 x $1 + 2 x $4 a million'
 );
-select budget.set_budget('o', 'org', 'o', 0.00099, 'total');
+select budget.set_budget('o', 'org', 'o', 0.00099, 'total', '{"name": "total"}');
 select is(
   (select e -> 'changes' from budget.explain(:'k', 't-mini', 100, 100) e), '{"max_output_tokens": null, "model": null, "at": "2026-12-01T00:00:00+00:00"}',
   'a total that has not counted what came before refuses nothing'

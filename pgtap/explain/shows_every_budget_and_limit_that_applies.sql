@@ -1,11 +1,13 @@
 begin;
 select plan(13);
+select budget_test.any_allocation();
 select budget_test.at('2026-11-30 12:00:20+00');
 select budget_test.key(0.01, '{"request_ceiling_usd": "0.5"}') as k \gset
-select budget.set_budget('o', 'project', 'p', 0.0001, 'month'), budget.set_budget('o', 'org', 'o', 0.0001, 'year'),
+select budget.set_budget('o', 'project', 'p', 0.0001, 'month', '{"enforcement": "soft"}'),
+  budget.set_budget('o', 'org', 'o', null, 'year', '{"enforcement": "check", "models": ["t-mini"]}'),
   budget.set_budget(null, 'account', 'simulator', 9, 'total');
-update budget_internal.budgets b set enforcement = 'soft' where b.period = 'month';
-update budget_internal.budgets b set enforcement = 'check', models = '{t-mini}' where b.period = 'year';
+-- Lowered below what its keys have.
+update budget_internal.budgets b set limit_nano_usd = 100000 where b.period = 'year';
 select budget.set_rate_limit('o', 'project', 'p', 5, 1000);
 select budget.reserve(:'k', 't-mini', 100, 200, null, '{"run": {"id": "r", "ceiling_usd": "0.002", "max_steps": 2}}');
 select budget.explain(:'k', 't-mini', 100, 200, '{"run": {"id": "r"}}') as e \gset

@@ -1,19 +1,21 @@
 begin;
 select plan(10);
+select budget_test.any_allocation();
 select budget_test.at('2026-11-30 12:00:00+00');
 call budget_test.tree();
 select secret as k from budget.create_key('o', 'p', 'k', '{"unit": "b", "member": "m", "tags": ["t2", "t1"], "allowed_models": ["t-mini"]}') \gset
-select budget.set_budget('o', 'org', 'o', 9, 'year'), budget.set_budget('o', 'project', 'p', 8, 'month'),
-  budget.set_budget('o', 'unit', 'a', 7, 'week'), budget.set_budget('o', 'unit', 'b', 6, 'day'),
-  budget.set_budget('o', 'member', 'm', 5, '7d'), budget.set_budget('o', 'tag', 't1', 4, 'total'),
+select budget.set_budget('o', 'org', 'o', 9000, 'year'), budget.set_budget('o', 'project', 'p', 300, 'month'),
+  budget.set_budget('o', 'unit', 'a', 49, 'week'), budget.set_budget('o', 'unit', 'b', 6, 'day'),
+  budget.set_budget('o', 'member', 'm', 21, '7d'), budget.set_budget('o', 'tag', 't1', 4, 'total'),
   budget.set_budget('o', 'tag', 't2', 3, 'month'), budget.set_budget('o', 'key', 'k', 2, 'day'),
-  budget.set_budget('o', 'key', 'k', null, 'month'), budget.set_budget(null, 'account', 'simulator', 10, 'day'),
+  budget.set_budget('o', 'key', 'k', 60, 'month'), budget.set_budget(null, 'account', 'simulator', 10, 'day'),
   budget.set_budget('o', 'project', 'q', 1, 'day');
+update budget_internal.budgets set limit_nano_usd = null where limit_nano_usd = 60000000000;
 select is(
   (select string_agg(concat_ws(' ', place, scope_kind, scope_name, period, limit_usd, case when binding then '*' end), ', ' order by place)
     from budget.key_chain where org = 'o' and key_name = 'k'),
-  '1 key k day 2 *, 2 key k month, 3 tag t1 total 4, 4 tag t2 month 3, 5 member m 7d 5, 6 unit b day 6, 7 unit a week 7, '
-  '8 project p month 8, 9 org o year 9, 10 account simulator day 10'
+  '1 key k day 2 *, 2 key k month, 3 tag t1 total 4, 4 tag t2 month 3, 5 member m 7d 21, 6 unit b day 6, 7 unit a week 49, '
+  '8 project p month 300, 9 org o year 9000, 10 account simulator day 10'
 );
 select budget.settle((budget.reserve(:'k', 't-mini', 1000, 250)).reservation_id, '{"input": 1000, "output": 250}');
 select budget.reserve(:'k', 't-mini', 500, 0);

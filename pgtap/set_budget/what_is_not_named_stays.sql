@@ -3,7 +3,7 @@ select plan(19);
 select budget_test.at('2027-01-15T12:00:00Z'), budget_test.key() as k \gset
 create temporary view now_is as
 select
-  limit_nano_usd / 1000000000 as usd, b.enforcement::text, b.models, b.raise_nano_usd / 1000000000 as raise, b.raise_until,
+  b.limit_nano_usd / 1000000000 as usd, b.enforcement::text, b.models, b.raise_nano_usd / 1000000000 as raise, b.raise_until,
   b.carry_over_cap_nano_usd / 1000000000 as carry, b.time_zone, b.fiscal_month, b.fiscal_day
 from budget_internal.budgets b where b.deleted_at is null;
 select budget.set_budget('o', 'key', 'k', 100, 'quarter', '{

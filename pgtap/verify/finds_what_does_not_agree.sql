@@ -1,5 +1,5 @@
 begin;
-select plan(5);
+select plan(6);
 select budget_test.key(1) as k \gset
 select budget.reserve(:'k', 't-mini', 100, 200);
 savepoint whole;
@@ -14,6 +14,13 @@ select is((select check_name from budget.verify()), 'chain_equals_tree');
 rollback to whole;
 update budget_internal.budgets set limit_nano_usd = 1;
 select is((select check_name from budget.verify()), 'within_limit');
+rollback to whole;
+select budget.settle((budget.reserve(:'k', 't-mini', 100, 200, 'one')).reservation_id, '{"input": 1}');
+select budget.settle((budget.reserve(:'k', 't-mini', 100, 200, 'two')).reservation_id, '{"input": 1}');
+alter table budget_internal.ledger_entries disable trigger user;
+update budget_internal.ledger_entries set request_id = 'one';
+alter table budget_internal.ledger_entries enable trigger user;
+select is((select check_name || ' ' || actual from budget.verify()), 'one_call_per_request_id 2');
 rollback to whole;
 select is_empty('select * from budget.verify()', 'the books agree');
 select * from finish();

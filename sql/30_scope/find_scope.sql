@@ -16,7 +16,9 @@ begin
   end if;
   select s.scope_id into v_scope_id
   from budget_internal.scopes s
-  where s.org_id = p_org_id and s.kind = p_kind::budget.scope_kind and s.name = p_name and s.deleted_at is null;
+  where s.org_id = p_org_id and s.kind = p_kind::budget.scope_kind and s.name = p_name and s.deleted_at is null
+    -- As the index has it. The name of a run is its key's, so a run is not found by name alone.
+    and s.kind <> 'run';
   if v_scope_id is null then
     perform budget_internal.fail('LB101', format('there is no %s %s in this org', p_kind, to_json(left(p_name, 200))), '');
   end if;

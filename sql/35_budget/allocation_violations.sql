@@ -11,7 +11,13 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_above_ids bigint[] := array(select a from budget_internal.scopes_above(p_org_id, p_scope_id) a) || p_scope_id;
+  -- Once for all above; as an array it is looked up by index, be it one or ten thousand.
+  v_below_ids bigint[];
   v_above budget_internal.budgets;
+  -- Of v_above: to take a field of a row costs as much as to compare it, for each budget beneath.
+  v_total boolean;
+  v_models text[];
+  v_rate numeric;
 begin
   for v_above in
     select b.*
@@ -21,36 +27,39 @@ begin
       and b.enforcement <> 'soft' and s.kind in ('org', 'project', 'unit', 'member')
     order by b.budget_id
   loop
+    v_total := v_above.period = 'total';
+    v_models := v_above.models;
+    v_rate := budget_internal.budget_rate(v_above.limit_nano_usd, v_above.period);
+    v_below_ids := coalesce(
+      v_below_ids, array(select l from budget_internal.scopes_below(p_org_id, p_scope_id) l) || p_scope_id
+    );
+
     -- A deleted scope has no budgets.
     return query
     select
       'each_within', v_above.budget_id, b.scope_id, b.budget_id, r.rate, null::numeric,
       jsonb_build_array('each_within', v_above.scope_id, v_above.name, b.scope_id, b.name)::text
-    from (
-      select p_scope_id as scope_id where v_above.scope_id <> p_scope_id
-      union all
-      select l from budget_internal.scopes_below(p_org_id, p_scope_id) l
-    ) l
-    join budget_internal.budgets b on b.scope_id = l.scope_id and b.org_id = p_org_id
+    from budget_internal.budgets b
     cross join lateral budget_internal.budget_rate(b.limit_nano_usd, b.period) r (rate)
-    where budget_internal.is_compared(b, v_above)
-      and r.rate > budget_internal.budget_rate(v_above.limit_nano_usd, v_above.period);
+    where b.scope_id = any (v_below_ids) and b.scope_id <> v_above.scope_id and b.org_id = p_org_id
+      and budget_internal.is_compared(b, v_total, v_models)
+      and r.rate > v_rate;
 
     if v_above.allocation = 'sum_within' then
       return query
       with share as (
-        select h.side, h.scope_id, h.rate from budget_internal.shares_below(v_above) h
+        select h.of_members, h.scope_id, h.rate from budget_internal.shares_below(p_org_id, v_above.scope_id, v_total, v_models) h
       ), broken as (
-        select h.side, sum(h.rate) as sum_rate
+        select h.of_members, sum(h.rate) as sum_rate
         from share h
-        group by h.side
-        having sum(h.rate) > budget_internal.budget_rate(v_above.limit_nano_usd, v_above.period)
+        group by h.of_members
+        having sum(h.rate) > v_rate
       )
       select
         'sum_within', v_above.budget_id, h.scope_id, null::bigint, h.rate, k.sum_rate,
-        jsonb_build_array('sum_within', v_above.scope_id, v_above.name, h.side, h.scope_id)::text
+        jsonb_build_array('sum_within', v_above.scope_id, v_above.name, h.of_members, h.scope_id)::text
       from broken k
-      join share h on h.side = k.side;
+      join share h on h.of_members = k.of_members;
     end if;
   end loop;
 end

@@ -16,7 +16,7 @@ begin
   v_new.limit_nano_usd := p_limit_nano_usd;
   v_new.enforcement := coalesce(case when p_options ? 'enforcement'
     then budget_internal.option_word(p_options, 'enforcement', enum_range(null::budget.enforcement)::text[])
-    else p_old.enforcement::text end, 'strict');
+    else p_old.enforcement::text end, 'strict')::budget.enforcement;
 
   -- What decides where periods begin and end.
   v_new.period := p_period;

@@ -11,6 +11,7 @@ begin
   v_result.status := 'granted';
   v_result.reservation_id := p_request.reservation_id;
   v_result.granted_output_tokens := p_request.output_tokens;
+  v_result.cap_output_tokens := p_request.cap_output_tokens;
   v_result.rung := p_request.rung;
   v_result.rung_changes := p_request.rung_changes;
   v_result.routes := p_request.routes;

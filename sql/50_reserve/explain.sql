@@ -20,7 +20,6 @@ declare
   v_slots budget_internal.slot[];
   v_rooms budget_internal.rooms;
   v_rates budget_internal.rates;
-  v_result budget.reserve_result;
   v_taken budget_internal.admission;
   v_code text;
   v_answer record;
@@ -32,10 +31,10 @@ begin
   v_ways := budget_internal.place_admissions(v_ways, v_slots);
   v_rooms := budget_internal.read_rooms(v_slots, v_now);
   v_rates := budget_internal.read_rates(v_ways[1].rate_scope_ids, v_now);
-  select w.* into v_answer
-  from budget_internal.explain_ways(v_ways, v_slots, v_rooms, v_rates, v_now) w;
-  v_result := v_answer.result;
-  v_taken := v_answer.taken;
+  v_answer := budget_internal.explain_ways(v_ways, v_slots, v_rooms, v_rates, v_now);
+  v_taken := v_ways[v_answer.place];
+  v_taken.output_tokens := v_answer.output_tokens;
+  v_taken.cost_nano_usd := v_answer.cost_nano_usd;
 
   v_code := v_taken.code;
   if v_code <> 'invalid_key' then
@@ -49,16 +48,16 @@ begin
   end if;
 
   return jsonb_build_object(
-    'verdict', coalesce(v_result.code, 'granted'), 'message', v_result.message, 'model', p_model,
-    'rung', v_result.rung, 'rung_changes', v_result.rung_changes,
+    'verdict', coalesce(v_answer.code, 'granted'), 'message', v_answer.message, 'model', p_model,
+    'rung', v_answer.rung, 'rung_changes', v_answer.rung_changes,
     'input_tokens', v_taken.input_tokens, 'output_tokens', v_taken.output_tokens, 'choices', v_taken.choices,
     'worst_case_usd', budget.usd(v_taken.cost_nano_usd), 'request_ceiling_usd', budget.usd(v_taken.ceiling_nano_usd),
-    'resets_at', v_result.resets_at, 'retry_after_seconds', v_result.retry_after_seconds,
+    'resets_at', v_answer.resets_at, 'retry_after_seconds', v_answer.retry_after_seconds,
     'routes', v_taken.routes, 'ways', v_answer.ways,
-    'price_lines', budget_internal.explain_prices(v_taken),
+    'price_lines', budget_internal.explain_prices(v_taken, v_now),
     'budgets', budget_internal.explain_budgets(v_taken, v_slots, v_rooms),
     'rate_limits', budget_internal.explain_rates(v_taken, v_rates),
-    'changes', case when v_result.code is not null then budget_internal.explain_changes(
+    'changes', case when v_answer.code is not null then budget_internal.explain_changes(
       v_request, v_ways[1], v_taken, v_slots, v_rooms, v_rates, v_now
     ) end
   );

@@ -8,13 +8,14 @@ language plpgsql stable
 as $$
 declare
   -- Of the most that any model writes: a cap above it is the cap of nobody.
-  v_most constant bigint := 1000000;
-  v_capped budget_internal.admission := p_asked;
+  v_most constant integer := 1000000;
+  v_capped budget_internal.admission;
   v_slots budget_internal.slot[] := p_slots;
   v_rooms budget_internal.rooms := p_rooms;
 begin
+  v_capped := p_asked;
   if p_asked.code in ('invalid_key', 'key_disabled', 'key_expired', 'budget_config_invalid') or p_asked.key_id is null then
-    return '{"max_output_tokens": null, "model": null, "at": null}';
+    return '{"max_output_tokens": null, "model": null, "at": null}'::jsonb;
   end if;
   if p_asked.code in ('output_limit_required', 'invalid_request') then
     -- Refused before anything was decided: for want of a cap, or for one that is out of range.
@@ -28,7 +29,7 @@ begin
     v_rooms := budget_internal.read_rooms(v_slots, p_now);
   end if;
   return jsonb_build_object(
-    'max_output_tokens', budget_internal.explain_output(v_capped, v_rooms, p_rates),
+    'max_output_tokens', budget_internal.explain_output(v_capped, v_rooms, p_rates, p_now),
     'model', budget_internal.explain_model(p_request, p_asked, p_rates, p_now),
     'at', budget_internal.explain_at(p_taken, p_slots, p_rooms, p_rates, p_now)
   );

@@ -5,11 +5,13 @@ returns jsonb
 language plpgsql stable
 as $$
 declare
-  v_alone budget_internal.admission := p_way;
+  v_alone budget_internal.admission;
   v_scope_id bigint;
   v_rate integer;
-  v_limits jsonb := '[]';
+  v_limits jsonb;
 begin
+  v_limits := '[]';
+  v_alone := p_way;
   v_alone.slots := '{}';
   v_alone.ceiling_nano_usd := null;
   foreach v_scope_id in array p_way.rate_scope_ids loop

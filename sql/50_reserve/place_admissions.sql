@@ -9,7 +9,7 @@ begin
     select (
       a.item, a.rung_place, a.rung, a.action, a.rung_changes, a.code, a.message, a.org_id, a.key_id, a.scope_ids, a.model,
       a.input_tokens, a.output_tokens, a.choices, a.features, a.request_id, a.body_hash, a.holder, a.cost_nano_usd,
-      a.fits_around, a.ceiling_nano_usd, a.route_ids, a.price_ids, a.routes, a.stale_seconds, a.idempotency_days,
+      a.variant, a.cap_output_tokens, a.fits_around, a.ceiling_nano_usd, a.route_ids, a.price_ids, a.routes, a.stale_seconds, a.idempotency_days,
       a.budget_ids, a.rate_scope_ids, a.run_name, a.run_id, a.run_limit_nano_usd, a.run_max_grants,
       array(
         select s.slot::integer

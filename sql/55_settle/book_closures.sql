@@ -72,14 +72,15 @@ begin
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
       outcome, usage, provider_cost_usd, overrun, flags, model, route_id, price_id, variant, request_id, body_hash,
-      reserved_at, note, rung
+      reserved_at, note, rung, attempt, rate_scope_ids, rate_minute_at, rate_tokens
     )
     select
       r.org_id, p_now, c.kind, r.reservation_id, r.key_id, r.scope_ids,
       budget_internal.charged_period_ids(r.held_period_ids || r.counted_period_ids, r.price_ids[r.attempt]),
       c.amount_nano_usd, r.reserved_nano_usd, c.source, c.outcome, c.usage, c.provider_cost_usd,
-      cardinality(r.held_period_ids) > 0 and c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], r.variant,
-      r.request_id, r.body_hash, r.reserved_at, c.note, r.rung
+      cardinality(r.held_period_ids) > 0 and c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], c.variant,
+      r.request_id, r.body_hash, r.reserved_at, c.note, r.rung, r.attempt,
+      nullif(r.rate_scope_ids, '{}'), r.rate_minute_at, nullif(r.rate_tokens, 0)
     from unnest(p_closures) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id
     order by c.item

@@ -55,7 +55,7 @@ begin
         v_result.failed := v_result.failed + 1;
         perform budget_internal.defer_closures(
           array[row(
-            1, (v_report ->> 'reservation_id')::uuid, null, null, null, null, v_report ->> 'outcome', null, null, null, null, sqlstate
+            1, (v_report ->> 'reservation_id')::uuid, null, null, null, null, v_report ->> 'outcome', null, null, null, null, sqlstate, null
           )::budget_internal.closure],
           jsonb_build_array(v_report), budget_internal.clock()
         );

@@ -26,7 +26,7 @@ begin
 
   select l.* into v_entry
   from budget_internal.ledger_entries l
-  where l.reservation_id = p_reservation_id and l.kind <> 'trued_up';
+  where l.reservation_id = p_reservation_id and l.kind not in ('leg', 'trued_up');
   if v_entry.reservation_id is not null then
     return row(
       1, 'repeated', null, null, p_reservation_id, (

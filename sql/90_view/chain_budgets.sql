@@ -20,17 +20,32 @@ select
   b.ends_at
 from budget_internal.keys k
 cross join lateral (
-  select c.scope_id, c.place from unnest(k.chain) with ordinality c (scope_id, place)
+  select
+    c.scope_id,
+    c.place
+  from unnest(k.chain) with ordinality c (scope_id, place)
   union all
-  select r.account_id, 1000
+  select
+    r.account_id,
+    1000
   from budget_internal.routes r
-  where (k.allowed_models is null or r.model = any (k.allowed_models)) and (
-    r.org_id = k.org_id or r.org_id = 0 and not exists (
-      select 1 from budget_internal.routes o where o.org_id = k.org_id and o.model = r.model
-    )
-  )
+  where r.org_id in (k.org_id, 0)
+    and (k.allowed_models is null or r.model = any(k.allowed_models))
+    -- An org with routes of its own for a model uses only those.
+    and not (r.org_id <> k.org_id and exists (
+      select 1
+      from budget_internal.routes o
+      where o.org_id = k.org_id and o.model = r.model
+    ))
   group by r.account_id
 ) l
-join budget.budget_status b on b.scope_id = l.scope_id
+-- Kept apart by the offset, so that it is planned for one scope and not for all of them.
+cross join lateral (
+  select q.*
+  from budget.budget_status q
+  where q.scope_id = l.scope_id
+  order by q.budget_id
+  offset 0
+) b
 left join budget_internal.scopes a on a.scope_id = l.scope_id and a.kind = 'account';
 comment on view budget_internal.chain_budgets is 'Budgets that apply to each key, in chain order, in USD.';

@@ -9,8 +9,20 @@ from budget_internal.scopes o
 join budget_internal.scopes n on n.org_id = o.org_id and n.kind = 'key' and n.deleted_at is null
 cross join lateral (
   select
-    k.place, k.scope_kind, k.scope_name, k.budget_name, k.period, k.enforcement, k.models, k.limit_usd, k.spent_usd,
-    k.reserved_usd, k.available_usd, k.utilization, k.starts_at, k.ends_at,
+    k.place,
+    k.scope_kind,
+    k.scope_name,
+    k.budget_name,
+    k.period,
+    k.enforcement,
+    k.models,
+    k.limit_usd,
+    k.spent_usd,
+    k.reserved_usd,
+    k.available_usd,
+    k.utilization,
+    k.starts_at,
+    k.ends_at,
     k.enforcement <> 'soft' and k.limit_usd is not null and 1 = row_number() over (
       order by k.enforcement = 'soft', k.available_usd, k.place
     ) as binding

@@ -15,15 +15,21 @@ left join budget_internal.scopes a on a.scope_id = u.parent_id and a.kind = 'uni
 left join budget_internal.scopes b on b.scope_id = a.parent_id and b.kind = 'unit'
 left join budget_internal.scopes c on c.scope_id = b.parent_id and c.kind = 'unit'
 cross join lateral (
-  select s.month_on, s.spent_nano_usd from budget_internal.unit_months s where s.unit_id = u.scope_id
+  select
+    s.month_on,
+    s.spent_nano_usd
+  from budget_internal.unit_months s
+  where s.unit_id = u.scope_id
   union all
-  select n.starts_at::date, 0
-  from (
-    select t.starts_at at time zone 'UTC' as starts_at
-    from budget_internal.period_now('month', '-infinity', 'UTC', 1::smallint, 1::smallint) t
-  ) n
+  select
+    t.month_on,
+    0
+  from budget_internal.period_now('month', '-infinity', 'UTC', 1::smallint, 1::smallint) n
+  cross join lateral (values ((n.starts_at at time zone 'UTC')::date)) t (month_on)
   where u.deleted_at is null and not exists (
-    select 1 from budget_internal.unit_months s where s.unit_id = u.scope_id and s.month_on = n.starts_at::date
+    select 1
+    from budget_internal.unit_months s
+    where s.unit_id = u.scope_id and s.month_on = t.month_on
   )
 ) m
 where u.kind = 'unit';

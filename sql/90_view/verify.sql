@@ -66,7 +66,7 @@ as $$
   union all
   select 'one_end_per_reservation', 'reservation ' || l.reservation_id, 1, count(*)
   from budget_internal.ledger_entries l
-  where l.kind <> 'trued_up'
+  where l.kind::text not in ('leg', 'trued_up')
   group by l.reservation_id
   having count(*) > 1
   union all
@@ -76,9 +76,32 @@ as $$
   group by l.reservation_id
   having count(*) > 1
   union all
+  -- Within a day, the shortest time for which an answer is kept, a request id has one call; one that was never sent does not count.
+  select 'one_call_per_request_id', 'request id ' || c.request_id || ' of key ' || c.key_id, 1, count(*) + 1
+  from (
+    select
+      a.key_id, a.request_id, a.reserved_at,
+      max(a.ended_at) over (
+        partition by a.key_id, a.request_id order by a.reserved_at, a.reservation_id rows between unbounded preceding and 1 preceding
+      ) as last_ended_at
+    from (
+      select l.key_id, l.request_id, l.reservation_id, l.reserved_at, l.booked_at as ended_at
+      from budget_internal.ledger_entries l
+      where l.request_id is not null and l.kind::text not in ('leg', 'trued_up') and l.outcome is distinct from 'unsent'
+      union all
+      select r.key_id, r.request_id, r.reservation_id, r.reserved_at, 'infinity'
+      from budget_internal.reservations r
+      where r.request_id is not null
+    ) a
+  ) c
+  where c.reserved_at < c.last_ended_at + interval '1 day'
+  group by c.key_id, c.request_id
+  union all
   select 'open_or_ended', 'reservation ' || r.reservation_id, 0, 1
   from budget_internal.reservations r
-  where exists (select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id)
+  where exists (
+    select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id and l.kind::text <> 'leg'
+  )
   union all
   -- Over a strict limit only by overruns, true-ups and lowered limits; holds and estimates never pass it.
   select 'within_limit', 'period ' || p.period_id, b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd, p.spent_nano_usd::numeric + p.held_nano_usd
@@ -87,7 +110,7 @@ as $$
   where b.enforcement = 'strict' and p.spent_nano_usd::numeric + p.held_nano_usd > b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd
     and b.raise_nano_usd is null and b.changed_at = b.created_at
     and not exists (
-      select 1 from budget_internal.ledger_entries l where l.overrun and p.period_id = any (l.period_ids)
+      select 1 from budget_internal.ledger_entries l where (l.overrun or 'unheld' = any (l.flags)) and p.period_id = any (l.period_ids)
     )
   union all
   select 'chain_equals_tree', 'key ' || k.key_id, cardinality(budget_internal.resolve_chain(k.org_id, k.key_id)), cardinality(k.chain)

@@ -51,10 +51,13 @@ def commands(group: Any = None, name: str = "") -> dict[str, Any]:
         ("budget set o key/k1 1e-10 day", "limit_usd has more than nine decimals"),
         ("budget set o key/k1 5 fortnight", "period must be one of 1d, 7d"),
         ("budget set o key/k1 5 day --time-zone Mars", "is not an IANA time zone (For example: UTC"),
-        ("budget set o kye/k1 5 day", "scope kind must be one of"),
+        ("budget set o kye/k1 5 day", "kind must be one of"),
         ("budget set o key/k2 5 day", 'there is no key "k2" in this org'),
         ("budget set o2 key/k1 5 day", 'there is no org "o2"'),
         ("key create o p k1", 'there is already a key "k1" in this org'),
+        ("key create o p k@1\t", "key name must"),
+        ("key create o\t p k", "there is no org"),
+        ("key create o p\t k", "there is no project"),
         ("simulate --defaults nonsense", "--defaults is not a behaviour (docs/simulator.md"),
         ("simulate --defaults [1]", "--defaults is not a behaviour"),
         ('simulate --defaults {"latency":1}', "unknown members: latency"),
@@ -65,7 +68,7 @@ def commands(group: Any = None, name: str = "") -> dict[str, Any]:
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(world: World, line: str, says: str) -> None:
-    world.execute("select budget.create_org('o'), budget.create_project('o', 'p')")
+    world.execute("select budget.create_scope(null, 'org', 'o'), budget.create_scope('o', 'project', 'p')")
     world.execute("select budget.create_key('o', 'p', 'k1')")
     done = run(*line.split(" "), PGBUDGET_DSN=world.dsn)
     assert (done.returncode, done.stdout) == (1, "")
@@ -93,6 +96,22 @@ def test_a_key_with_a_budget_is_made_and_shown(world: World) -> None:
     # A hold of 100 input and 200 output tokens.
     assert {"0.25", "0.0009", "0.2491"} <= set(shown.split())
     assert shown.endswith("books agree\n")
+
+
+def test_who_may_administer_needs_no_more_for_keys_budgets_and_their_status(world: World) -> None:
+    world.execute("create role some_admin login password 'secret' in role budget_admin")
+    try:
+        dsn = with_database(world.dsn, world.dsn.rpartition("/")[2], "some_admin", "secret")
+        for name in ("first", "second"):
+            made = run("key", "create", "acme", "web", name, PGBUDGET_DSN=dsn)
+            assert (made.returncode, made.stderr) == (0, "")
+            assert run("budget", "set", "acme", f"key/{name}", "5", "day", PGBUDGET_DSN=dsn).returncode == 0
+            assert world.reserve(made.stdout.strip())["status"] == "granted"
+        shown = run("status", PGBUDGET_DSN=dsn)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert {"key/first", "key/second"} <= set(shown.stdout.split())
+    finally:
+        world.execute("drop role some_admin")
 
 
 def test_names_and_amounts_are_never_cut_in_a_narrow_terminal(world: World) -> None:

@@ -145,6 +145,8 @@ def test_the_server_of_a_killed_run_is_stopped_by_down(folder: Path) -> None:
 
     # Ports of the last time that others have taken meanwhile are left to them.
     with socket.socket() as other:
+        # Also while old connections of the port are remembered.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", database_port))
         other.listen()
         again = Up(folder, simulator_port).ready()

@@ -122,6 +122,17 @@ def test_every_behaviour_of_the_simulator_is_documented() -> None:
     assert set(re.findall(r"`([a-z_]+)`", " ".join(rows))) == set(Behaviour.__dataclass_fields__)
 
 
+def test_every_target_is_in_the_help_of_make_and_every_make_that_is_shown_is_a_target() -> None:
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = re.findall(r"^  make (\S+) +\S", shown, re.M)
+    phony = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[0].split()
+    # debian is a step of others.
+    assert sorted(listed) == sorted(set(phony) - {"debian"})
+    for page in PAGES:
+        for target in re.findall(r"(?:^(?:    |\$ )|`)make ([a-z0-9-]+)", page.read_text(), re.M):
+            assert target in listed, (page.name, target)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text()):
@@ -172,3 +183,34 @@ def test_the_sql_of_the_readme_runs_as_it_stands(world: World, tmp_path: Path) -
     through_psql(ROOT / "README.md", world.dsn, tmp_path)
     assert [row["kind"] for row in world.ledger()] == ["settled"]
     assert world.verify() == []
+
+
+def test_the_company_comes_out_as_it_stands(server: Server) -> None:
+    """docs/company.sql on a database with nothing but the migrations; docs/company.out is what it prints."""
+    name = f"company_{os.getpid()}"
+    dsn = with_database(server.dsn, name)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    try:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            migrate.up(connection)
+            # Nothing of it may depend on the moment: no minute or day ends while it runs.
+            connection.execute(
+                "create or replace function budget_internal.clock() returns timestamptz language sql volatile"
+                " set search_path = pg_catalog, pg_temp as $$ select timestamptz '2027-01-15 12:00:00Z' $$"
+            )
+        done = subprocess.run(
+            ["psql", "-X", "-f", "docs/company.sql", dsn],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+    finally:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    assert done.returncode == 0, done.stdout
+    if os.environ.get("PGBUDGET_WRITE_DOCS"):
+        (DOCS / "company.out").write_text(done.stdout)
+    assert (DOCS / "company.out").read_text() == done.stdout, "run: make docs"

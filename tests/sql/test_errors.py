@@ -13,9 +13,9 @@ NOBODY = "00000000-0000-0000-0000-000000000000"
 @pytest.mark.parametrize(
     "call",
     [
-        "create_org('')",
-        "create_org('o'), budget.create_org('o')",
-        "create_project('nowhere', 'p')",
+        "create_scope(null, 'org', '')",
+        "create_scope(null, 'org', 'o'), budget.create_scope(null, 'org', 'o')",
+        "create_scope('nowhere', 'project', 'p')",
         "create_key('nowhere', 'p', 'k')",
         "set_budget('nowhere', 'key', 'k', 1, 'day')",
         "set_budget('o', 'org', 'o', -1, 'day')",

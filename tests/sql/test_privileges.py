@@ -8,8 +8,8 @@ import pytest
 from tests.support.world import World
 
 GATEWAY = {
-    "explain", "gateway_settings", "heartbeat", "key_budgets", "key_models", "quote", "release", "reserve", "reserve_batch",
-    "settle", "settle_batch", "usd",
+    "count_refusals", "end_run", "explain", "extend", "extend_batch", "gateway_settings", "heartbeat", "key_budgets",
+    "key_models", "next_attempt", "quote", "release", "reserve", "reserve_batch", "settle", "settle_batch", "start_run", "usd",
 }  # fmt: skip
 
 
@@ -67,11 +67,31 @@ def test_the_gateway_can_only_execute_its_functions(world: World) -> None:
 @pytest.mark.parametrize(
     ("role", "functions", "views"),
     [
-        ("budget_reconciler", {"reconcile", "reconcile_one", "usd", "verify"}, set()),
+        (
+            "budget_reconciler",
+            {
+                *("alert_destinations", "check_alerts", "claim_alerts", "finish_alert", "redrive_alert"),
+                *("reconcile", "reconcile_one", "set_alert_destinations", "usd", "verify"),
+            },
+            {"budget.alert_outbox"},
+        ),
         (
             "budget_reader",
-            {"explain", "quote", "usd", "verify"},
-            {"budget.audit", "budget.budget_status", "budget.ledger", "budget.quarantine", "budget.reservation_status"},
+            # The last two are what views are made with: a reader may execute them, and not look into their schema.
+            {"explain", "quote", "usd", "verify", "carried_now", "period_now", "alert_destinations"},
+            {
+                *(
+                    "budget.alert_outbox",
+                    "budget.audit",
+                    "budget.budget_status",
+                    "budget.crossing",
+                    "budget.key_chain",
+                    "budget.ledger",
+                    "budget.pressure",
+                ),
+                *("budget.quarantine", "budget.refusal_count", "budget.reservation_status", "budget.run_status"),
+                "budget.unit_spend",
+            },
         ),
     ],
 )
