@@ -73,15 +73,15 @@ begin
       perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
     end if;
     perform budget_internal.shrink_carves(v_entry.scope_ids[1:1]);
+    perform budget_internal.record_crossings(
+      v_entry.period_ids, array_fill(v_cost::bigint, array[cardinality(v_entry.period_ids)]), p_now
+    );
     update budget_internal.rate_windows w
     set requests = greatest(0, w.requests - (v_outcome = 'unsent' and v_usage is null)::integer),
       tokens = greatest(0, w.tokens - v_entry.rate_tokens + budget_internal.used_tokens(
         case when v_usage is null then 'released' else 'settled' end::budget.entry_kind, v_usage
       ))
     where w.scope_id = any (v_entry.rate_scope_ids) and w.minute_at = v_entry.rate_minute_at;
-    perform budget_internal.record_crossings(
-      v_entry.period_ids, array_fill(v_cost::bigint, array[cardinality(v_entry.period_ids)]), p_now
-    );
     perform budget_internal.correct_units(v_entry.org_id, v_entry.scope_ids, v_entry.reserved_at, v_cost::bigint);
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,

@@ -281,6 +281,7 @@ join budget_internal.budgets b on b.budget_id = p.budget_id
 join budget_internal.scopes s on s.scope_id = b.scope_id
 join spec.world w on w.org_id = p.org_id
 order by s.kind, s.name, p.starts_at;
+
 -- What was told of the key's budget, in the order it was.
 create view spec.told as
 select
