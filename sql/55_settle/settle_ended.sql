@@ -17,6 +17,7 @@ declare
   v_seen_cost numeric;
   v_cost numeric;
   v_changed bigint;
+  v_lost boolean := false;
 begin
   -- The row lock lets one report at a time look for a correction: a reservation without budgets has no period locks.
   select l.* into v_entry
@@ -57,8 +58,13 @@ begin
       end
     where p.period_id = any (v_entry.period_ids);
     get diagnostics v_changed = row_count;
-    if v_changed <> cardinality(v_entry.period_ids) then
-      perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
+    v_lost := v_changed <> cardinality(v_entry.period_ids);
+    if v_lost then
+      -- One lost period must not keep the others, nor a whole batch, from the correction.
+      v_entry.period_ids := array(
+        select i.period_id from unnest(v_entry.period_ids) i (period_id)
+        where exists (select 1 from budget_internal.periods p where p.period_id = i.period_id)
+      );
     end if;
     perform budget_internal.shrink_carves(v_entry.scope_ids[1:1]);
     perform budget_internal.correct_units(v_entry.org_id, v_entry.scope_ids, v_entry.reserved_at, v_cost::bigint);
@@ -70,7 +76,7 @@ begin
       v_entry.org_id, p_now, 'trued_up', v_id, v_entry.key_id, v_entry.scope_ids, v_entry.period_ids, v_cost,
       v_entry.reserved_nano_usd, case v_outcome when 'finished' then 'usage' when 'estimated' then 'bound' else 'none' end,
       v_outcome, v_usage, (p_report ->> 'provider_cost_usd')::numeric, v_cost > 0,
-      array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end], null),
+      array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end, case when v_lost then 'missing_period' end], null),
       v_entry.model, v_entry.route_id, v_entry.price_id, v_entry.variant, v_entry.request_id, v_entry.body_hash,
       v_entry.reserved_at, budget_internal.short_note(p_report -> 'note'), v_entry.rung, v_entry.attempt
     ) returning * into v_correction;
