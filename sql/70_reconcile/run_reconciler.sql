@@ -3,7 +3,7 @@
 -- out of the way of live calls. A batch that cannot get its locks is skipped; after three in a row the rest is left to the next
 -- run. Of two at once, one ends at once.
 -- Without SET and not SECURITY DEFINER, or it could not commit: it runs with the rights and the search_path of its caller.
-create or replace procedure budget.run_reconciler(p_limit integer default 500, p_seconds integer default 50)
+create or replace procedure budget.run_reconciler(p_limit integer default 50, p_seconds integer default 50)
 language plpgsql
 as $$
 declare
@@ -19,7 +19,7 @@ begin
     perform pg_catalog.set_config('lock_timeout', '200ms', true);
     begin
       -- A batch holds its budgets' locks until its commit, and live calls wait so long.
-      v_batch := budget.reconcile(least(p_limit, 50));
+      v_batch := budget.reconcile(p_limit);
       v_lost := false;
     exception when lock_not_available or deadlock_detected then
       v_lost := true;

@@ -1,0 +1,13 @@
+-- budget_internal.remove_cron_jobs: take the jobs of this database out of pg_cron, where there is one.
+create or replace function budget_internal.remove_cron_jobs() returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if to_regclass('cron.job') is not null then
+    execute 'select cron.unschedule(j.jobid) from cron.job j where j.jobname like ''pgbudget %'' and j.database = current_database()';
+  end if;
+end
+$$;
+revoke all on function budget_internal.remove_cron_jobs() from public;
+comment on function budget_internal.remove_cron_jobs() is 'Take the jobs of pgbudget out of pg_cron.';
