@@ -6,7 +6,7 @@ returns setof budget_internal.reservations
 language plpgsql stable
 as $$
 declare
-  v_busy bigint[] := '{}';
+  v_busy bigint[] := array[]::bigint[];
 begin
   if p_beside_locks then
     v_busy := array(

@@ -4,7 +4,7 @@ language plpgsql volatile
 as $$
 begin
   if to_regprocedure('budget_internal.raise_alert(bigint, text, text, jsonb, timestamptz)') is not null then
-    execute 'select budget_internal.raise_alert(0, $1, $2, $3, $4)' using p_kind, p_cause, p_payload, budget_internal.clock();
+    execute format('select budget_internal.%I(0, $1, $2, $3, $4)', 'raise_alert') using p_kind, p_cause, p_payload, budget_internal.clock();
   else
     insert into budget_internal.alerts (org_id, kind, cause, payload, created_at)
     values (0, p_kind, p_cause, p_payload, budget_internal.clock())

@@ -10,6 +10,7 @@ declare
   v_version text := (select e.extversion from pg_extension e where e.extname = 'pg_cron');
   v_login boolean := (select r.rolcanlogin from pg_roles r where r.rolname = p_role);
   v_seconds boolean;
+  v_schedule text := format('select %I.schedule_in_database($1, $2, $3, current_database(), $4)', 'cron');
 begin
   if v_version is null then
     perform budget_internal.fail(
@@ -28,13 +29,10 @@ begin
   end if;
   v_seconds := string_to_array(v_version, '.')::integer[] >= array[1, 5];
   perform budget_internal.remove_cron_jobs();
-  execute 'select cron.schedule_in_database($1, $2, $3, current_database(), $4)'
-  using 'pgbudget reconcile', case when v_seconds then '15 seconds' else '* * * * *' end, 'call budget.run_reconciler()', p_role;
-  execute 'select cron.schedule_in_database($1, $2, $3, current_database(), $4)'
-  using 'pgbudget upkeep', '17 3 * * *', 'call budget.run_upkeep()', p_role;
+  execute v_schedule using 'pgbudget reconcile', case when v_seconds then '15 seconds' else '* * * * *' end, 'call budget.run_reconciler()', p_role;
+  execute v_schedule using 'pgbudget upkeep', '17 3 * * *', 'call budget.run_upkeep()', p_role;
   if to_regprocedure('budget.check_alerts()') is not null then
-    execute 'select cron.schedule_in_database($1, $2, $3, current_database(), $4)'
-    using 'pgbudget alerts', '* * * * *', 'select budget.check_alerts()', p_role;
+    execute v_schedule using 'pgbudget alerts', '* * * * *', 'select budget.check_alerts()', p_role;
   end if;
   perform budget_internal.set_runner('cron');
 end

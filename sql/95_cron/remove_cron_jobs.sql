@@ -5,7 +5,9 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
   if to_regclass('cron.job') is not null then
-    execute 'select cron.unschedule(j.jobid) from cron.job j where j.jobname like ''pgbudget %'' and j.database = current_database()';
+    execute format(
+      'select %1$I.unschedule(j.jobid) from %1$I.job j where j.jobname like ''pgbudget %%'' and j.database = current_database()', 'cron'
+    );
   end if;
 end
 $$;

@@ -32,7 +32,7 @@ begin
     return;
   end if;
   if to_regprocedure('budget.check_alerts()') is not null then
-    execute 'select budget.check_alerts()';
+    execute format('select budget.%I()', 'check_alerts');
   end if;
   if v_last_run_at is null or v_last_run_at < budget_internal.clock() - interval '1 day' then
     begin

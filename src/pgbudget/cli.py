@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pgbudget import migrate
+from pgbudget import costs, migrate
 from pgbudget.http import plain
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ budget_app = typer.Typer(no_args_is_help=True, help="Budgets.")
 app.add_typer(migrate_app, name="migrate")
 app.add_typer(key_app, name="key")
 app.add_typer(budget_app, name="budget")
+app.add_typer(costs.app, name="costs")
 
 _out = Console()
 
@@ -294,7 +295,7 @@ def main() -> None:
 
     try:
         app()
-    except (_Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError) as error:
+    except (_Failed, costs.CostsError, ConfigError, DevStackError, ClusterError, migrate.MigrationError) as error:
         _fail(str(error))
     except psycopg.OperationalError as error:
         _fail(f"the database cannot be reached: {' '.join(str(error).split())}")

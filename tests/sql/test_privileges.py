@@ -67,13 +67,28 @@ def test_the_gateway_can_only_execute_its_functions(world: World) -> None:
 @pytest.mark.parametrize(
     ("role", "functions", "views"),
     [
-        ("budget_reconciler", {"reconcile", "reconcile_one", "usd", "verify"}, set()),
+        (
+            "budget_reconciler",
+            {
+                *("apply_retention", "reconcile", "reconcile_one", "run_reconciler", "run_schedule", "run_upkeep"),
+                *("upkeep_step", "usd", "verify"),
+            },
+            set(),
+        ),
         (
             "budget_reader",
             # The last two are what views are made with: a reader may execute them, and not look into their schema.
-            {"explain", "quote", "usd", "verify", "carried_now", "period_now"},
+            {"explain", "exposure_for", "quote", "usd", "verify", "carried_now", "period_now"},
             {
-                *("budget.audit", "budget.budget_status", "budget.key_chain", "budget.ledger", "budget.pressure"),
+                *(
+                    "budget.audit",
+                    "budget.budget_status",
+                    "budget.drift",
+                    "budget.exposure",
+                    "budget.key_chain",
+                    "budget.ledger",
+                ),
+                "budget.pressure",
                 *("budget.quarantine", "budget.refusal_count", "budget.reservation_status", "budget.run_status"),
                 "budget.unit_spend",
             },
