@@ -1,5 +1,5 @@
 -- budget.upkeep_step: one bounded step of the daily upkeep: ledger partitions for the months ahead, rows of the default partition
--- into their months, retention, drift. Returns whether to call again. Steps on whatever else went before within the day change nothing.
+-- into their months, retention, drift. Returns whether to call again. Called more often than once a day it finds nothing to do.
 -- locks: see empty_default_partition and apply_retention; waits half a second for each (55P03 then).
 create or replace function budget.upkeep_step(p_rows integer default 10000) returns boolean
 language plpgsql volatile security definer
@@ -10,14 +10,20 @@ declare
   v_more boolean;
 begin
   perform budget_internal.require_read_committed();
-  begin
-    perform budget_internal.ensure_ledger_partitions(12);
-  exception when lock_not_available then
-    -- Of the partitions ahead there are enough for a year; told below if there are not.
-    null;
-  end;
-  perform budget_internal.check_partitions();
   v_more := budget_internal.empty_default_partition(p_rows);
+  if not v_more then
+    begin
+      perform budget_internal.ensure_ledger_partitions(12);
+    exception
+      when lock_not_available then
+        -- There are enough ahead for a year; told below if there are not.
+        null;
+      when check_violation then
+        -- Booked into a month without a partition just now.
+        v_more := true;
+    end;
+  end if;
+  perform budget_internal.check_partitions();
   if not v_more then
     v_more := (select r.more from budget.apply_retention() r);
   end if;

@@ -27,7 +27,7 @@ begin
   elsif not pg_has_role(p_role, 'budget_reconciler', 'usage') then
     perform budget_internal.fail('LB101', format('role: %I is not a member of budget_reconciler', p_role));
   end if;
-  v_seconds := string_to_array(v_version, '.')::integer[] >= array[1, 5];
+  v_seconds := regexp_match(v_version, '^(\d+)\.(\d+)')::integer[] >= array[1, 5];
   perform budget_internal.remove_cron_jobs();
   execute v_schedule using 'pgbudget reconcile', case when v_seconds then '15 seconds' else '* * * * *' end, 'call budget.run_reconciler()', p_role;
   execute v_schedule using 'pgbudget upkeep', '17 3 * * *', 'call budget.run_upkeep()', p_role;
