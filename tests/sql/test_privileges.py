@@ -88,7 +88,7 @@ def test_the_gateway_can_only_execute_its_functions(world: World) -> None:
                     "budget.key_chain",
                     "budget.ledger",
                 ),
-                "budget.pressure",
+                *("budget.pressure", "budget.schedule_status"),
                 *("budget.quarantine", "budget.refusal_count", "budget.reservation_status", "budget.run_status"),
                 "budget.unit_spend",
             },
