@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich import box
 from rich.table import Table
 
-from pgbudget import migrate
+from pgbudget import costs, migrate
 from pgbudget.alerts.cli import alerts_app
 from pgbudget.prices import cli as prices_cli
 from pgbudget.terminal import Dsn, Failed, cell, database, out
@@ -38,6 +38,7 @@ app.add_typer(key_app, name="key")
 app.add_typer(budget_app, name="budget")
 app.add_typer(prices_cli.app, name="prices")
 app.add_typer(alerts_app, name="alerts")
+app.add_typer(costs.app, name="costs")
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where data and settings of pgbudget up are kept.")]
 _FOLDER = Path(".pgbudget")
@@ -272,7 +273,8 @@ def main() -> None:
     try:
         app()
     except (
-        Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, prices_cli.PricesError, SourceMissing
+        Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, prices_cli.PricesError, SourceMissing,
+        costs.CostsError,
     ) as error:  # fmt: skip
         _fail(str(error))
     except psycopg.OperationalError as error:

@@ -72,7 +72,9 @@ FEATURES = ["cache_write_5m", "cache_write_1h", "audio_in", "image_in", "audio_o
 #: Around the tiers that lists have, and far from them.
 INPUTS = st.one_of(
     st.integers(1, 2_000_000),
-    st.sampled_from([32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000]).flatmap(lambda n: st.integers(n - 1, n + 2)),
+    st.sampled_from([32_000, 100_000, 128_000, 199_999, 200_000, 256_000, 272_000]).flatmap(
+        lambda n: st.integers(n - 1, n + 2)
+    ),
 )
 
 
