@@ -24,7 +24,7 @@ declare
 begin
   perform budget_internal.require_read_committed();
   v_report := budget_internal.resolution_report(p_reservation_id, p_action, p_usage, p_note);
-  perform budget_internal.take_locks(budget_internal.period_lock_keys(array[p_reservation_id]));
+  perform budget_internal.take_locks(budget_internal.settle_lock_keys(array[p_reservation_id]));
   select r.* into v_reservation from budget_internal.reservations r where r.reservation_id = p_reservation_id for update;
   v_now := budget_internal.clock();
 
