@@ -18,7 +18,8 @@ begin
   v_scope_id := case when p_project is null then v_org_id else budget_internal.find_scope(v_org_id, 'project', p_project) end;
   perform budget_internal.check_options('settings', p_settings, array[
     'default_max_output_tokens', 'require_output_limit', 'stale_seconds', 'heartbeat_seconds', 'reconcile_max_attempts',
-    'reconcile_base_seconds', 'reconcile_cap_seconds', 'idempotency_days', 'on_unknown_cost'
+    'reconcile_base_seconds', 'reconcile_cap_seconds', 'idempotency_days', 'on_unknown_cost',
+    'alert_max_attempts', 'burn_rate_percent'
   ]);
   if v_org_id = 0 and exists (
     select 1 from jsonb_each(p_settings) s where s.value = 'null' and s.key <> 'default_max_output_tokens'
@@ -29,7 +30,8 @@ begin
   from jsonb_each(p_settings) s
   join (values
     ('default_max_output_tokens', 9223372036854775807), ('stale_seconds', 86400), ('heartbeat_seconds', 86400),
-    ('reconcile_max_attempts', 1000), ('reconcile_base_seconds', 86400), ('reconcile_cap_seconds', 604800), ('idempotency_days', 366)
+    ('reconcile_max_attempts', 1000), ('reconcile_base_seconds', 86400), ('reconcile_cap_seconds', 604800), ('idempotency_days', 366),
+    ('alert_max_attempts', 1000), ('burn_rate_percent', 10000)
   ) r (name, most) on r.name = s.key;
   perform budget_internal.option_boolean(p_settings, 'require_output_limit');
   perform budget_internal.option_word(p_settings, 'on_unknown_cost', array['refuse', 'check']);
@@ -49,12 +51,15 @@ begin
     reconcile_base_seconds = excluded.reconcile_base_seconds,
     reconcile_cap_seconds = excluded.reconcile_cap_seconds,
     idempotency_days = excluded.idempotency_days,
-    on_unknown_cost = excluded.on_unknown_cost;
+    on_unknown_cost = excluded.on_unknown_cost,
+    alert_max_attempts = excluded.alert_max_attempts,
+    burn_rate_percent = excluded.burn_rate_percent;
 end
 $$;
 comment on function budget.set_policy(text, jsonb, text) is
   'Change settings of an org, of one of its projects, or (p_org null) of the installation: default_max_output_tokens, '
   'require_output_limit, stale_seconds, heartbeat_seconds, reconcile_max_attempts, reconcile_base_seconds, '
-  'reconcile_cap_seconds, idempotency_days, on_unknown_cost (refuse, check). LB101 on bad input.';
+  'reconcile_cap_seconds, idempotency_days, on_unknown_cost (refuse, check), alert_max_attempts, '
+  'burn_rate_percent. LB101 on bad input.';
 revoke all on function budget.set_policy(text, jsonb, text) from public;
 grant execute on function budget.set_policy(text, jsonb, text) to budget_admin;

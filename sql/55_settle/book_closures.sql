@@ -8,6 +8,8 @@ declare
   v_ids uuid[] := array(select c.reservation_id from unnest(p_closures) c);
   v_expected bigint;
   v_changed bigint;
+  v_charged_ids bigint[];
+  v_added bigint[];
   v_now_ms constant bigint := extract(epoch from p_now) * 1000;
 begin
   if cardinality(v_ids) = 0 then
@@ -47,9 +49,13 @@ begin
       end
     from moved m
     where p.period_id = m.period_id
-    returning 1
+    returning p.period_id, m.spent::bigint as added
   )
-  select (select count(*) from moved), (select count(*) from changed) into v_expected, v_changed;
+  select
+    (select count(*) from moved), count(*),
+    array_agg(c.period_id) filter (where c.added > 0), array_agg(c.added) filter (where c.added > 0)
+  into v_expected, v_changed, v_charged_ids, v_added
+  from changed c;
   if v_changed <> v_expected then
     perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
   end if;
@@ -59,6 +65,7 @@ begin
   ));
   perform budget_internal.count_units(p_closures);
   perform budget_internal.correct_rates(p_closures);
+  perform budget_internal.record_crossings(v_charged_ids, v_added, p_now);
 
   return query
   with booked as (

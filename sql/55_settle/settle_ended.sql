@@ -73,6 +73,9 @@ begin
       perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
     end if;
     perform budget_internal.shrink_carves(v_entry.scope_ids[1:1]);
+    perform budget_internal.record_crossings(
+      v_entry.period_ids, array_fill(v_cost::bigint, array[cardinality(v_entry.period_ids)]), p_now
+    );
     update budget_internal.rate_windows w
     set requests = greatest(0, w.requests - (v_outcome = 'unsent' and v_usage is null)::integer),
       tokens = greatest(0, w.tokens - v_entry.rate_tokens + budget_internal.used_tokens(

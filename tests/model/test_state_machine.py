@@ -456,7 +456,7 @@ FAULTS = [
         "forgiven_nano_usd = p.spent_nano_usd",
         "forgiven_nano_usd = 0",
     ),
-    Fault("a minute is not corrected", "55_settle/correct_rates.sql", "w.tokens + l.tokens", "w.tokens"),
+    Fault("a minute is not corrected", "55_settle/correct_rates.sql", "w.tokens + d.tokens", "w.tokens"),
     Fault("an allowance shrinks as if for one choice", "50_reserve/decide.sql", "v_room / p_request.choices", "v_room"),
     Fault(
         "a check lets through at the limit",
@@ -483,9 +483,8 @@ FAULTS = [
 ]
 
 
-def run(world: World, seen: Counter[str] | None = None, **changed: Any) -> None:
-    """Run the machine on a database."""
-    stage = Stage(world)
+def run(stage: Stage, seen: Counter[str] | None = None, number: int = 0, **changed: Any) -> None:
+    """Run the machine on a database; with a number other than 0, on the examples of that number."""
     counts: Counter[str] = Counter() if seen is None else seen
 
     class Here(Machine):
@@ -506,13 +505,20 @@ def run(world: World, seen: Counter[str] | None = None, **changed: Any) -> None:
         base = settings(base, max_examples=int(wanted), derandomize=False)
         number = int(os.environ.get("PGBUDGET_MODEL_SEED") or random.randrange(2**32))
         print(f"PGBUDGET_MODEL_SEED={number}")
+    if number:
+        base = settings(base, derandomize=False)
         seed(number)(Here)
     run_state_machine_as_test(Here, settings=settings(base, **changed))
 
 
 def test_the_database_does_what_the_reference_does(world: World) -> None:
     seen: Counter[str] = Counter()
-    run(world, seen)
+    # What is rare may need more examples than the first hundred.
+    stage = Stage(world)
+    for number in range(10):
+        run(stage, seen, number)
+        if all(seen[what] for what in REACHED):
+            break
     assert [what for what in REACHED if not seen[what]] == [], seen
 
 
@@ -523,5 +529,5 @@ def test_the_reference_sees_a_fault(world: World, fault: Fault) -> None:
     seen: Counter[str] = Counter()
     with pytest.raises((AssertionError, psycopg.Error)):
         # The first find is enough.
-        run(world, seen, max_examples=200, phases=[Phase.generate], report_multiple_bugs=False)
+        run(Stage(world), seen, max_examples=200, phases=[Phase.generate], report_multiple_bugs=False)
     print(fault.name, seen["steps"])
