@@ -4,7 +4,7 @@
 -- locks:  an advisory try-lock, the row of the schedule, then those of what it runs; waits for them at most half a second.
 -- acted is false: another one is at it, or pg_cron is. more: call again at once.
 create or replace function budget.run_schedule(
-  p_limit integer default 50,
+  p_limit integer default 20,
   out acted boolean, out runner text, out charged integer, out failed integer, out quarantined integer, out more boolean
 )
 language plpgsql volatile security definer

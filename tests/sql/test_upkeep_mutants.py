@@ -88,7 +88,8 @@ def moves_every_row(world: World) -> None:
     def use() -> None:
         world.settle(world.reserve(key)["reservation_id"], {"output": 100})
 
-    use(), use(), use()
+    for _ in range(3):
+        use()
     assert world.value("select budget.upkeep_step(2)")
     # A number from before one that was copied, as of a transaction that took longer.
     world.execute("""
