@@ -31,7 +31,8 @@ add column on_unknown_cost text,
 add constraint policies_on_unknown_cost check (on_unknown_cost in ('refuse', 'check'));
 comment on column budget_internal.policies.on_unknown_cost is
 'What a strict budget does with a call whose worst case cannot be worked out: refuse it, or decide on spent alone and hold nothing.';
-update budget_internal.policies set on_unknown_cost = 'refuse' where scope_id = 0;
+update budget_internal.policies set on_unknown_cost = 'refuse'
+where scope_id = 0;
 
 -- Budgets.
 alter table budget_internal.budgets
@@ -84,7 +85,10 @@ alter table budget_internal.periods alter column lock_key set not null;
 update budget_internal.periods p
 set open_holds = h.holds, open_since_ms = h.since_ms
 from (
-  select i.period_id, count(*) as holds, sum((extract(epoch from r.reserved_at) * 1000)::bigint) as since_ms
+  select
+    i.period_id,
+    count(*) as holds,
+    sum((extract(epoch from r.reserved_at) * 1000)::bigint) as since_ms
   from budget_internal.reservations r
   cross join lateral unnest(r.held_period_ids) i (period_id)
   group by i.period_id
@@ -162,13 +166,19 @@ create index runs_budget on budget_internal.runs (budget_id);
 alter table budget_internal.reservations
 add column features text[] not null default '{}',
 add column rung text,
+add column rung_changes jsonb,
 add column rate_scope_ids bigint[] not null default '{}',
 add column rate_minute_at timestamptz,
 add column rate_tokens bigint not null default 0;
 comment on column budget_internal.reservations.rate_tokens is
 'What the call counts as in the token windows of rate_scope_ids, in the minute rate_minute_at, until its usage is known.';
 
-alter table budget_internal.ledger_entries add column rung text;
+-- The minute is kept for a late report, which corrects it if it is still the current one.
+alter table budget_internal.ledger_entries
+add column rung text,
+add column rate_scope_ids bigint[],
+add column rate_minute_at timestamptz,
+add column rate_tokens bigint;
 
 -- Spend of every unit of the chain by calendar month (UTC) of the hold, whether or not the unit has a budget.
 create table budget_internal.unit_months (

@@ -86,7 +86,9 @@ comment on column budget_internal.keys.first_output_tokens is
 -- Thresholds, crossings, alerts.
 alter table budget_internal.budgets
 add column thresholds smallint[] not null default '{80,100}',
-add constraint budgets_thresholds_in_range check (1 <= all (thresholds) and 1000 >= all (thresholds) and cardinality(thresholds) <= 20);
+add constraint budgets_thresholds_in_range check (
+  1 <= all(thresholds) and 1000 >= all(thresholds) and cardinality(thresholds) <= 20
+);
 comment on column budget_internal.budgets.thresholds is 'Percent of the limit that settled spend is reported at, once a period and arming.';
 alter table budget_internal.periods
 add column arming integer not null default 0,
@@ -181,7 +183,8 @@ create table budget_internal.provider_costs (
   constraint provider_costs_not_negative check (cost_nano_usd >= 0)
 );
 
--- Signatures that grow.
+-- Signatures and row types that grow.
+alter type budget_internal.closure add attribute variant text;
 drop function if exists budget_internal.price_usage(bigint, text, jsonb);
 drop function if exists budget_internal.worst_case(bigint, text, bigint, numeric, text[]);
 drop function if exists budget_internal.worst_case_usage(bigint, text, bigint, numeric, text[]);

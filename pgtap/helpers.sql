@@ -77,3 +77,13 @@ begin
   perform budget.create_scope('o', 'tag', 't1'), budget.create_scope('o', 'tag', 't2');
 end
 $$;
+
+-- Chains as no admin could set them one by one, to the end of the transaction: moves and older versions can leave them.
+create or replace function budget_test.any_allocation() returns void
+language sql
+as $a$
+  create or replace function budget_internal.check_allocation(p_before text[], p_org_id bigint, p_scope_id bigint) returns void
+  language sql
+  set search_path = pg_catalog, pg_temp
+  as ''
+$a$;

@@ -1,5 +1,6 @@
 begin;
 select plan(15);
+select budget_test.any_allocation();
 select budget_test.at('2026-11-30 12:00:20+00');
 select budget_test.key(0.001) as k \gset
 

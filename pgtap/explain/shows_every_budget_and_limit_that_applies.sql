@@ -1,5 +1,6 @@
 begin;
 select plan(13);
+select budget_test.any_allocation();
 select budget_test.at('2026-11-30 12:00:20+00');
 select budget_test.key(0.01, '{"request_ceiling_usd": "0.5"}') as k \gset
 select budget.set_budget('o', 'project', 'p', 0.0001, 'month', '{"enforcement": "soft"}'),

@@ -1,5 +1,6 @@
 begin;
 select plan(10);
+select budget_test.any_allocation();
 select budget_test.at('2026-11-30 12:00:00+00');
 call budget_test.tree();
 select secret as k from budget.create_key('o', 'p', 'k', '{"unit": "b", "member": "m", "tags": ["t2", "t1"], "allowed_models": ["t-mini"]}') \gset

@@ -21,7 +21,6 @@ select is((select code from budget.reserve(:'l', 't-mini', 100, 200, null, '{"fe
 -- What it used is charged as far as it has a price.
 select is((select status || ' ' || charged_nano_usd / 1000 from budget.settle((select reservation_id from budget_internal.reservations where request_id = 's'), '{"input": 100}')),
   'settled 100');
-select todo('a call whose model has no price is taken for malformed when it ends', 1);
 select is((select status || ' ' || charged_nano_usd || ' ' || flags::text from budget.settle((select reservation_id from budget_internal.reservations where request_id = 'u'), '{"input": 1}')),
   'charged 0 {provisional,usage_unpriced,unheld}', 'a call that has no price at all ends, flagged');
 select is_empty('select * from budget.verify()', 'the books agree');

@@ -1,5 +1,6 @@
 begin;
 select plan(4);
+select budget_test.any_allocation();
 select budget_test.key(0.001) as k \gset
 -- Limits that no allocation rule would let in: it is the order that counts here.
 select budget.set_budget('o', s.kind, s.name, s.usd, 'total', '{"enforcement": "soft"}')

@@ -32,9 +32,9 @@ select budget.release((select reservation_id from budget_internal.reservations w
 -- Day 6, after a day without a call: the day before has left all of its 1,000, and no day carries more than the cap.
 select budget_test.at('2027-01-20 12:00:00+00');
 select is((select code || ' ' || limit_nano_usd from budget.reserve(:'k', 't-mini', 1601, 0)), 'request_over_limit 1600000');
--- What is raised for a time is not carried, and a lower cap acts on the next period.
+-- (2,000 are carried into day 6 under the new cap.) What is raised for a time is not carried, and a lower cap acts on the next period.
 select budget.set_budget('o', 'key', 'k', 0.0010, 'day', '{"raise_usd": 1, "raise_until": "2027-02-01T00:00:00Z", "carry_over_cap_usd": 2}');
-select budget.settle((budget.reserve(:'k', 't-mini', 2500, 0)).reservation_id, '{"input": 2500}');
+select budget.settle((budget.reserve(:'k', 't-mini', 3000, 0)).reservation_id, '{"input": 3000}');
 select budget_test.at('2027-01-21 12:00:00+00');
 select budget.set_budget('o', 'key', 'k', 0.0010, 'day', '{"raise_usd": null}');
 select is((select code || ' ' || limit_nano_usd from budget.reserve(:'k', 't-mini', 1001, 0)), 'request_over_limit 1000000');

@@ -6,7 +6,7 @@ as $$
 begin
   if exists (
     select 1 from gone g
-    where not exists (select 1 from budget_internal.ledger_entries l where l.reservation_id = g.reservation_id)
+    where not exists (select 1 from budget_internal.ledger_entries l where l.reservation_id = g.reservation_id and l.kind <> 'leg')
   ) then
     raise exception using
       errcode = 'LB903',

@@ -8,7 +8,7 @@ as $$
 declare
   v_hidden constant text[] := array['secret_hash', 'chain', 'created_at', 'org_id'];
   v_telling constant text[] := array[
-    'scope_id', 'kind', 'name', 'key_id', 'tag_id', 'last_four', 'budget_id', 'place', 'route_id', 'price_id', 'provider', 'model'
+    'scope_id', 'kind', 'name', 'key_id', 'tag_id', 'last_four', 'budget_id', 'place', 'route_id', 'price_id', 'provider', 'model', 'alias'
   ];
   v_before jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
   v_after jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
@@ -64,6 +64,8 @@ for each row execute function budget_internal.audit_change();
 create or replace trigger routes_are_audited after insert or update or delete on budget_internal.routes
 for each row execute function budget_internal.audit_change();
 create or replace trigger models_are_audited after insert or update or delete on budget_internal.models
+for each row execute function budget_internal.audit_change();
+create or replace trigger model_aliases_are_audited after insert or update or delete on budget_internal.model_aliases
 for each row execute function budget_internal.audit_change();
 create or replace trigger prices_are_audited after insert or update or delete on budget_internal.prices
 for each row execute function budget_internal.audit_change();

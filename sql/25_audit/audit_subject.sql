@@ -16,6 +16,7 @@ as $$
     when 'rungs' then format('rung %s of %s %s', p_row ->> 'name', s.kind, s.name)
     when 'routes' then format('route %s', p_row ->> 'model')
     when 'models' then format('model %s/%s', p_row ->> 'provider', p_row ->> 'model')
+    when 'model_aliases' then format('alias %s/%s', p_row ->> 'provider', p_row ->> 'alias')
     when 'prices' then format('price %s/%s', p_row ->> 'provider', p_row ->> 'model')
     when 'provider_costs' then format('provider cost of account %s on %s', (
       select a.name from budget_internal.scopes a where a.scope_id = (p_row ->> 'account_id')::bigint

@@ -38,6 +38,9 @@ begin
   if p_options ? 'run_max_steps' then
     v_key.run_max_steps := budget_internal.option_bigint(p_options, 'run_max_steps');
   end if;
+  if p_options ? 'first_output_tokens' then
+    v_key.first_output_tokens := budget_internal.option_bigint(p_options, 'first_output_tokens');
+  end if;
   return v_key;
 end
 $$;

@@ -13,7 +13,7 @@ begin
   v_scope := budget_internal.lock_scope(p_org, 'key', p_name, array['key']);
   perform budget_internal.check_options('options', p_options, array[
     'expires_at', 'allowed_models', 'request_ceiling_usd', 'default_max_output_tokens', 'max_output_tokens', 'input_bound',
-    'allow_unpriced', 'run_ceiling_usd', 'run_max_steps'
+    'allow_unpriced', 'run_ceiling_usd', 'run_max_steps', 'first_output_tokens'
   ]);
   select k.* into strict v_key from budget_internal.keys k where k.key_id = v_scope.scope_id for no key update;
   v_key := budget_internal.key_settings(v_key, p_options);
@@ -26,7 +26,7 @@ begin
     input_bound = v_key.input_bound,
     allow_unpriced = v_key.allow_unpriced,
     run_ceiling_nano_usd = v_key.run_ceiling_nano_usd,
-    run_max_steps = v_key.run_max_steps
+    run_max_steps = v_key.run_max_steps, first_output_tokens = v_key.first_output_tokens
   where k.key_id = v_scope.scope_id;
 end
 $$;

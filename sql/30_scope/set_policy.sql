@@ -20,7 +20,7 @@ begin
   perform budget_internal.check_options('settings', p_settings, array[
     'default_max_output_tokens', 'require_output_limit', 'stale_seconds', 'heartbeat_seconds', 'reconcile_max_attempts',
     'reconcile_base_seconds', 'reconcile_cap_seconds', 'idempotency_days', 'on_unknown_cost', 'alert_max_attempts',
-    'drift_tolerance_percent', 'ledger_retention_days', 'refusal_retention_days'
+    'burn_rate_percent', 'drift_tolerance_percent', 'ledger_retention_days', 'refusal_retention_days'
   ]);
   if v_org_id <> 0 and p_settings ?| array['ledger_retention_days', 'refusal_retention_days', 'drift_tolerance_percent'] then
     perform budget_internal.fail(
@@ -38,7 +38,8 @@ begin
   join (values
     ('default_max_output_tokens', 9223372036854775807), ('stale_seconds', 86400), ('heartbeat_seconds', 86400),
     ('reconcile_max_attempts', 1000), ('reconcile_base_seconds', 86400), ('reconcile_cap_seconds', 604800), ('idempotency_days', 366),
-    ('alert_max_attempts', 1000), ('drift_tolerance_percent', 1000), ('ledger_retention_days', 36500), ('refusal_retention_days', 36500)
+    ('alert_max_attempts', 1000), ('burn_rate_percent', 10000), ('drift_tolerance_percent', 1000),
+    ('ledger_retention_days', 36500), ('refusal_retention_days', 36500)
   ) r (name, most) on r.name = s.key
   where s.key <> 'drift_tolerance_percent' or s.value <> '0';
   perform budget_internal.option_boolean(p_settings, 'require_output_limit');
@@ -62,6 +63,7 @@ begin
     idempotency_days = excluded.idempotency_days,
     on_unknown_cost = excluded.on_unknown_cost,
     alert_max_attempts = excluded.alert_max_attempts,
+    burn_rate_percent = excluded.burn_rate_percent,
     drift_tolerance_percent = excluded.drift_tolerance_percent,
     ledger_retention_days = excluded.ledger_retention_days,
     refusal_retention_days = excluded.refusal_retention_days;
@@ -70,7 +72,7 @@ $$;
 comment on function budget.set_policy(text, jsonb, text) is
   'Change settings of an org, of one of its projects, or (p_org null) of the installation: default_max_output_tokens, '
   'require_output_limit, stale_seconds, heartbeat_seconds, reconcile_max_attempts, reconcile_base_seconds, '
-  'reconcile_cap_seconds, idempotency_days, on_unknown_cost (refuse, check), alert_max_attempts; of the installation only '
-  'ledger_retention_days (null: kept for ever), refusal_retention_days, drift_tolerance_percent. LB101 on bad input.';
+  'reconcile_cap_seconds, idempotency_days, on_unknown_cost (refuse, check), alert_max_attempts, burn_rate_percent; of the '
+  'installation only ledger_retention_days (null: kept for ever), refusal_retention_days, drift_tolerance_percent. LB101 on bad input.';
 revoke all on function budget.set_policy(text, jsonb, text) from public;
 grant execute on function budget.set_policy(text, jsonb, text) to budget_admin;

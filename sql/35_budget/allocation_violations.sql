@@ -11,6 +11,8 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_above_ids bigint[] := array(select a from budget_internal.scopes_above(p_org_id, p_scope_id) a) || p_scope_id;
+  -- Once for all above; as an array it is looked up by index, be it one or ten thousand.
+  v_below_ids bigint[];
   v_above budget_internal.budgets;
   -- Of v_above: to take a field of a row costs as much as to compare it, for each budget beneath.
   v_total boolean;
@@ -28,20 +30,19 @@ begin
     v_total := v_above.period = 'total';
     v_models := v_above.models;
     v_rate := budget_internal.budget_rate(v_above.limit_nano_usd, v_above.period);
+    v_below_ids := coalesce(
+      v_below_ids, array(select l from budget_internal.scopes_below(p_org_id, p_scope_id) l) || p_scope_id
+    );
 
     -- A deleted scope has no budgets.
     return query
     select
       'each_within', v_above.budget_id, b.scope_id, b.budget_id, r.rate, null::numeric,
       jsonb_build_array('each_within', v_above.scope_id, v_above.name, b.scope_id, b.name)::text
-    from (
-      select p_scope_id as scope_id where v_above.scope_id <> p_scope_id
-      union all
-      select l from budget_internal.scopes_below(p_org_id, p_scope_id) l
-    ) l
-    join budget_internal.budgets b on b.scope_id = l.scope_id and b.org_id = p_org_id
+    from budget_internal.budgets b
     cross join lateral budget_internal.budget_rate(b.limit_nano_usd, b.period) r (rate)
-    where budget_internal.is_compared(b, v_total, v_models)
+    where b.scope_id = any (v_below_ids) and b.scope_id <> v_above.scope_id and b.org_id = p_org_id
+      and budget_internal.is_compared(b, v_total, v_models)
       and r.rate > v_rate;
 
     if v_above.allocation = 'sum_within' then

@@ -16,7 +16,7 @@ begin
   v_new.limit_nano_usd := p_limit_nano_usd;
   v_new.enforcement := coalesce(case when p_options ? 'enforcement'
     then budget_internal.option_word(p_options, 'enforcement', enum_range(null::budget.enforcement)::text[])
-    else p_old.enforcement::text end, 'strict');
+    else p_old.enforcement::text end, 'strict')::budget.enforcement;
 
   -- What decides where periods begin and end.
   v_new.period := p_period;
@@ -59,6 +59,8 @@ begin
       'LB101', format('allocation is for budgets of an org, project or unit, not of a %s', p_scope_kind), ''
     );
   end if;
+  v_new.thresholds := coalesce(case when p_options ? 'thresholds'
+    then budget_internal.option_percents(p_options, 'thresholds') else p_old.thresholds end, '{80,100}');
   return budget_internal.budget_extras(v_new, p_options, p_now);
 end
 $$;

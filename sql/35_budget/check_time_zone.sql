@@ -29,6 +29,7 @@ begin
   perform budget_internal.fail(
     'LB101', format('%s %s is not an IANA time zone', p_field, to_json(left(p_zone, 80))), 'For example: UTC, Europe/Paris.'
   );
+  return null;
 end
 $$;
 revoke all on function budget_internal.check_time_zone(text, text) from public;

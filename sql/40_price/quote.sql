@@ -7,7 +7,8 @@ language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_price_id bigint := budget_internal.price_in_force(p_provider, p_model, coalesce(p_at, budget_internal.clock()));
+  v_at timestamptz := coalesce(p_at, budget_internal.clock());
+  v_price_id bigint := budget_internal.price_in_force(p_provider, p_model, v_at);
   v_defect text := coalesce(budget_internal.usage_defect(p_usage), case when p_usage is null then 'usage is missing' end);
   v_cost numeric;
 begin
@@ -20,7 +21,7 @@ begin
       'Add one with budget.add_price and budget.review_price.'
     );
   end if;
-  v_cost := budget_internal.price_usage(v_price_id, p_variant, p_usage);
+  v_cost := budget_internal.price_usage(v_price_id, p_variant, p_usage, v_at);
   if v_cost is null then
     perform budget_internal.fail(
       'LB103', format('a unit of %s has no %s price: %s', p_model, p_variant, left(p_usage::text, 200)), ''

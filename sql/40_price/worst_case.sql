@@ -1,12 +1,18 @@
 -- budget_internal.worst_case: the most a request can cost under a price version, in nano-USD; null when unpriced.
 -- Tiers are cliffs and need not rise: an input that ends just at a threshold is looked at as well as the bound itself.
+-- A call is priced before the locks and stamped (reserved_at) after them, by which time a window may have opened. So in the
+-- last seconds of a minute, more of them than the gateway's statement_timeout, the next minute is looked at too: the charge, at
+-- the stamp's rates, never passes the hold.
 create or replace function budget_internal.worst_case(
-  p_price_id bigint, p_variant text, p_input_tokens bigint, p_output_tokens numeric, p_features text[]
+  p_price_id bigint, p_variant text, p_input_tokens bigint, p_output_tokens numeric, p_features text[], p_at timestamptz
 ) returns numeric
 language plpgsql stable
 as $$
+declare
+  v_cost numeric;
+  v_later numeric;
 begin
-  return (
+  v_cost := (
     with size as (
       select p_input_tokens as input_tokens
       union
@@ -18,7 +24,7 @@ begin
     ), cost as materialized (
       select budget_internal.price_usage(
         p_price_id, p_variant,
-        budget_internal.worst_case_usage(p_price_id, p_variant, s.input_tokens, p_output_tokens, p_features)
+        budget_internal.worst_case_usage(p_price_id, p_variant, s.input_tokens, p_output_tokens, p_features, p_at), p_at
       ) as amount
       from size s
     )
@@ -32,8 +38,19 @@ begin
       )
     ) then max(amount) end from cost
   );
+  if extract(second from p_at) < 40 then
+    return v_cost;
+  end if;
+  if exists (select 1 from budget_internal.price_windows w where w.price_id = p_price_id) then
+    v_later := budget_internal.worst_case(
+      p_price_id, p_variant, p_input_tokens, p_output_tokens, p_features, date_trunc('minute', p_at) + interval '1 minute'
+    );
+    -- greatest() passes over null, which must stay: no price.
+    v_cost := case when v_cost is not null and v_later is not null then greatest(v_cost, v_later) end;
+  end if;
+  return v_cost;
 end
 $$;
-revoke all on function budget_internal.worst_case(bigint, text, bigint, numeric, text[]) from public;
-comment on function budget_internal.worst_case(bigint, text, bigint, numeric, text[]) is
-  'Most a request can cost, in nano-USD, for an input bound and an output cap in tokens; null when a unit has no price.';
+revoke all on function budget_internal.worst_case(bigint, text, bigint, numeric, text[], timestamptz) from public;
+comment on function budget_internal.worst_case(bigint, text, bigint, numeric, text[], timestamptz) is
+  'Most a request can cost at a moment, in nano-USD, for an input bound and an output cap in tokens; null when a unit has no price.';

@@ -28,8 +28,8 @@ begin
     else
       select r.* into v_run
       from budget_internal.open_run(
-        p_slots[v_slot].org_id, p_slots[v_slot].key_id, p_slots[v_slot].run_name, p_slots[v_slot].run_limit_nano_usd,
-        p_slots[v_slot].run_max_grants, null, p_now
+        p_slots[v_slot].org_id, p_slots[v_slot].key_id, p_slots[v_slot].run_name, p_rooms.limits[v_slot],
+        p_rooms.max_grants[v_slot], null, p_now
       ) r;
       v_run_ids[v_slot] := v_run.run_id;
       p_rooms.period_ids[v_slot] := v_run.period_id;
@@ -38,7 +38,7 @@ begin
 
   insert into budget_internal.reservations (
     org_id, reservation_id, key_id, scope_ids, held_period_ids, counted_period_ids, reserved_nano_usd, model, route_ids,
-    price_ids, input_tokens, output_tokens, choices, features, rung, request_id, body_hash, holder, reserved_at,
+    price_ids, input_tokens, output_tokens, choices, features, rung, rung_changes, request_id, body_hash, holder, reserved_at,
     variant, cap_output_tokens, stale_seconds, stale_at, rate_scope_ids, rate_minute_at, rate_tokens
   )
   select
@@ -50,7 +50,7 @@ begin
     array(select p_rooms.period_ids[s] from unnest(g.slots) s where p_rooms.period_ids[s] <> all (h.held))
       || case when g.run_id is not null then budget_internal.parent_run_periods(g.run_id) else '{}' end,
     case when cardinality(h.held) > 0 then g.cost_nano_usd else 0 end,
-    g.model, g.route_ids, g.price_ids, g.input_tokens, g.output_tokens, g.choices, g.features, g.rung, g.request_id,
+    g.model, g.route_ids, g.price_ids, g.input_tokens, g.output_tokens, g.choices, g.features, g.rung, g.rung_changes, g.request_id,
     g.body_hash, g.holder, p_now, g.variant, g.cap_output_tokens, g.stale_seconds, p_now + make_interval(secs => g.stale_seconds), g.rate_scope_ids,
     p_rates.minutes[array_position(p_rates.scope_ids, g.rate_scope_ids[1])],
     case when cardinality(g.rate_scope_ids) > 0 then g.input_tokens + g.output_tokens * g.choices else 0 end
@@ -87,7 +87,6 @@ begin
     perform budget_internal.fail('LB901', format('budget %s would pass its limit by admission', v_broken), '');
   end if;
 
-  -- As differences: a correction of an ended call may have come since the read, it takes no lock of the window.
   insert into budget_internal.rate_windows as w (org_id, scope_id, minute_at, requests, tokens)
   select s.org_id, s.scope_id, t.minute_at, t.requests, t.tokens
   from unnest(p_rates.scope_ids, p_rates.minutes, p_rates.taken_requests, p_rates.taken_tokens)

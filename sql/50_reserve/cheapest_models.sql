@@ -8,7 +8,9 @@ language sql stable
 as $$
   with asked as (
     select
-      k.org_id, k.allowed_models, k.max_output_tokens as key_max_output_tokens, b.least_input, n.choices,
+      k.org_id, k.allowed_models, b.least_input, n.choices,
+      -- A hold that grows starts with a first slice.
+      least(k.max_output_tokens, case when (p_request #>> '{options,grow}')::boolean then k.first_output_tokens end) as key_max_output_tokens,
       coalesce(
         (p_request ->> 'max_output_tokens')::numeric, k.default_max_output_tokens, p.default_max_output_tokens
       ) as output_tokens,
@@ -62,6 +64,8 @@ as $$
       join budget_internal.charge_kinds c on c.kind = t.kind and c.feature is null
       where t.price_id = r.price_id and t.variant = 'standard'
       group by c.kind
+      -- One that is priced only in some hours or above some size cannot always be met.
+      having bool_or(t.above_input_tokens = 0 and t.window_no = 0)
     ) k
   ) f on true
   group by r.model

@@ -34,7 +34,10 @@ begin
   end loop;
   if v_decision.output_tokens < p_request.output_tokens and v_decision.cost_nano_usd is not null then
     v_decision.cost_nano_usd := budget_internal.plan_cost(
-      p_request.price_ids, p_request.input_tokens, v_decision.output_tokens::numeric * p_request.choices, p_request.features
+      p_request.price_ids, p_request.variant, p_request.input_tokens, v_decision.output_tokens::numeric * p_request.choices,
+      p_request.features,
+      -- The minute in which the grant is stamped; a window opens on the minute.
+      p_rates.minutes[v_decision.rate]
     );
   end if;
 

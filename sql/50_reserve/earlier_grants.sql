@@ -13,19 +13,20 @@ begin
       where a.key_id is not null and a.request_id is not null
     ), earlier as (
       select a.key_id, a.request_id, r.reservation_id, r.body_hash, r.holder, r.reserved_nano_usd, r.output_tokens,
-        'open' as state, r.route_ids, r.rung
+        'open' as state, r.route_ids, r.rung, r.rung_changes, r.cap_output_tokens
       from asked a
       join budget_internal.reservations r on r.key_id = a.key_id and r.request_id = a.request_id
       union all
       select a.key_id, a.request_id, l.reservation_id, l.body_hash, null, l.reserved_nano_usd, null, l.kind::text,
-        array[l.route_id], l.rung
+        array[l.route_id], l.rung, null, null
       from asked a
       join budget_internal.ledger_entries l on l.key_id = a.key_id and l.request_id = a.request_id
-      where l.booked_at > p_now - make_interval(days => a.idempotency_days) and l.kind not in ('leg', 'trued_up') and l.outcome <> 'unsent'
+      where l.booked_at > p_now - make_interval(days => a.idempotency_days) and l.kind not in ('leg', 'trued_up') and (l.outcome <> 'unsent' or l.kind <> 'released')
     )
     select coalesce(jsonb_object_agg(e.key_id || ' ' || e.request_id, jsonb_build_object(
       'reservation_id', e.reservation_id, 'body_hash', e.body_hash, 'holder', e.holder, 'reserved', e.reserved_nano_usd,
       'output_tokens', e.output_tokens, 'state', e.state, 'rung', e.rung,
+      'rung_changes', e.rung_changes, 'cap_output_tokens', e.cap_output_tokens,
       'routes', (
         select jsonb_agg(
           jsonb_build_object('provider', t.provider, 'account', c.name, 'upstream_model', t.upstream_model) order by i.place

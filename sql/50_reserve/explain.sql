@@ -54,7 +54,7 @@ begin
     'worst_case_usd', budget.usd(v_taken.cost_nano_usd), 'request_ceiling_usd', budget.usd(v_taken.ceiling_nano_usd),
     'resets_at', v_answer.resets_at, 'retry_after_seconds', v_answer.retry_after_seconds,
     'routes', v_taken.routes, 'ways', v_answer.ways,
-    'price_lines', budget_internal.explain_prices(v_taken),
+    'price_lines', budget_internal.explain_prices(v_taken, v_now),
     'budgets', budget_internal.explain_budgets(v_taken, v_slots, v_rooms),
     'rate_limits', budget_internal.explain_rates(v_taken, v_rates),
     'changes', case when v_answer.code is not null then budget_internal.explain_changes(

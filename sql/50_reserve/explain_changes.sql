@@ -29,7 +29,7 @@ begin
     v_rooms := budget_internal.read_rooms(v_slots, p_now);
   end if;
   return jsonb_build_object(
-    'max_output_tokens', budget_internal.explain_output(v_capped, v_rooms, p_rates),
+    'max_output_tokens', budget_internal.explain_output(v_capped, v_rooms, p_rates, p_now),
     'model', budget_internal.explain_model(p_request, p_asked, p_rates, p_now),
     'at', budget_internal.explain_at(p_taken, p_slots, p_rooms, p_rates, p_now)
   );

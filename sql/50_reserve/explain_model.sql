@@ -16,9 +16,9 @@ begin
   select array_agg(m.model order by m.floor_nano_usd, m.model), array_agg(m.floor_nano_usd order by m.floor_nano_usd, m.model)
   into v_models, v_floors
   from budget_internal.models_with_room(p_request, p_asked, p_rates, p_now) m;
-  for v_first in 1 .. coalesce(cardinality(v_models), 0) by 8 loop
+  for v_first in 1 .. coalesce(cardinality(v_models), 0) by 4 loop
     exit when v_floors[v_first] > v_cost;
-    v_fitting := budget_internal.fitting_model(p_request, v_models[v_first : v_first + 7], p_rates, p_now);
+    v_fitting := budget_internal.fitting_model(p_request, v_models[v_first : v_first + 3], p_rates, p_now);
     if v_fitting.model is not null and (v_best is null or v_fitting.cost_nano_usd < v_cost) then
       v_best := v_fitting.model;
       v_cost := v_fitting.cost_nano_usd;

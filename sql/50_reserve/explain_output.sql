@@ -1,7 +1,7 @@
 -- budget_internal.explain_output: the largest output cap with which a request would fit now, at most the one it has; null when
 -- even one token does not. A larger cap never costs less, so halving finds it.
 create or replace function budget_internal.explain_output(
-  p_way budget_internal.admission, p_rooms budget_internal.rooms, p_rates budget_internal.rates
+  p_way budget_internal.admission, p_rooms budget_internal.rooms, p_rates budget_internal.rates, p_now timestamptz
 ) returns bigint
 language plpgsql stable
 as $$
@@ -18,7 +18,7 @@ begin
   while v_fails - v_fits > 1 loop
     if p_way.cost_nano_usd is not null then
       v_way.cost_nano_usd := budget_internal.plan_cost(
-        p_way.price_ids, p_way.input_tokens, v_way.output_tokens::numeric * p_way.choices, p_way.features
+        p_way.price_ids, p_way.variant, p_way.input_tokens, v_way.output_tokens::numeric * p_way.choices, p_way.features, p_now
       );
     end if;
     if (budget_internal.decide(v_way, p_rooms, p_rates)).code is null then
@@ -34,8 +34,8 @@ begin
 end
 $$;
 revoke all on function budget_internal.explain_output(
-  budget_internal.admission, budget_internal.rooms, budget_internal.rates
+  budget_internal.admission, budget_internal.rooms, budget_internal.rates, timestamptz
 ) from public;
 comment on function budget_internal.explain_output(
-  budget_internal.admission, budget_internal.rooms, budget_internal.rates
+  budget_internal.admission, budget_internal.rooms, budget_internal.rates, timestamptz
 ) is 'Largest output cap that fits, in tokens; null when none does.';

@@ -24,7 +24,7 @@ begin
   cross join lateral budget_internal.decide(w, v_rooms, p_rates) d
   cross join lateral (
     select coalesce(d.cost_nano_usd, budget_internal.plan_cost(
-      w.price_ids, w.input_tokens, d.output_tokens::numeric * w.choices, w.features
+      w.price_ids, w.variant, w.input_tokens, d.output_tokens::numeric * w.choices, w.features, p_now
     )) as cost
   ) c
   where d.code is null

@@ -4,9 +4,6 @@ create or replace function budget_internal.made_runs(p_slots budget_internal.slo
 language plpgsql stable
 as $$
 begin
-  if not exists (select 1 from unnest(p_slots) s where s.budget_id is null) then
-    return p_slots;
-  end if;
   return array(
     select (
       s.lock_key, s.org_id, coalesce(s.budget_id, r.budget_id), s.starts_at, s.ends_at, s.strict, s.key_id, s.run_name,

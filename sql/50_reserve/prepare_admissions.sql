@@ -26,7 +26,8 @@ as $$
       i.request #>> '{options,run,id}' as run_name,
       (i.request #>> '{options,run,ceiling_usd}')::numeric as run_ceiling_usd,
       (i.request #>> '{options,run,max_steps}')::numeric::bigint as run_max_steps,
-      coalesce((i.request #>> '{options,grow}')::boolean, false) as grows
+      coalesce((i.request #>> '{options,grow}')::boolean, false) as grows,
+      coalesce(i.request #>> '{options,service_tier}', 'standard') as variant
     from item i
     where i.defect is null
   ), keyed as (
@@ -98,7 +99,7 @@ as $$
       select
         array_agg(t.route_id order by t.place, t.route_id) as route_ids,
         array_agg(t.price_id order by t.place, t.route_id) as price_ids,
-        array_agg(distinct t.upstream_model) as upstream_models,
+        array_agg(distinct t.priced_model) as priced_models,
         jsonb_agg(
           jsonb_build_object('provider', t.provider, 'account', t.account, 'upstream_model', t.upstream_model)
           order by t.place, t.route_id
@@ -112,10 +113,15 @@ as $$
           m.max_output_tokens, m.context_window_tokens,
           -- Routes of one priority in a random order, each first as often as its weight says.
           row_number() over (order by r.priority, -ln(1 - random()) / r.weight) as place,
-          budget_internal.price_in_force(r.provider, r.upstream_model, p_now) as price_id
+          i.price_id, coalesce(v.model, r.upstream_model) as priced_model
         from budget_internal.routes r
         join budget_internal.scopes c on c.scope_id = r.account_id and c.org_id = r.account_org_id
-        left join budget_internal.models m on m.provider = r.provider and m.model = r.upstream_model
+        cross join lateral (
+          select budget_internal.price_in_force(r.provider, r.upstream_model, p_now) as price_id offset 0
+        ) i
+        left join budget_internal.prices v on v.price_id = i.price_id
+        -- An alias has the limits of its model.
+        left join budget_internal.models m on m.provider = r.provider and m.model = coalesce(v.model, r.upstream_model)
         where r.model = w.model and r.org_id = case
           when exists (select 1 from budget_internal.routes o where o.org_id = w.org_id and o.model = w.model) then w.org_id
           else 0
@@ -138,14 +144,14 @@ as $$
       select array_agg(b.budget_id order by l.place, b.budget_id) as budget_ids, bool_or(b.enforcement = 'strict') as strict
       from unnest(r.run_id || r.chain || coalesce(r.account_ids, '{}')) with ordinality l (scope_id, place)
       join budget_internal.budgets b on b.scope_id = l.scope_id and b.deleted_at is null
-      where b.models is null or b.models && r.upstream_models
+      where b.models is null or b.models && r.priced_models
     ) b on r.key_id is not null
   ), priced as (
     select c.*, p.cost
     from chained c
     left join lateral (
       select budget_internal.plan_cost(
-        c.price_ids, c.bounded_input, c.output_tokens::numeric * c.choices, c.features
+        c.price_ids, c.variant, c.bounded_input, c.output_tokens::numeric * c.choices, c.features, p_now
       ) as cost
       offset 0
     ) p
@@ -209,7 +215,7 @@ as $$
       j.on_unknown_cost = 'check' and j.require_output_limit and j.max_output_tokens is null
       and j.default_max_output_tokens is null and j.policy_max_output_tokens is null
     ) then j.cost::bigint end,
-    'standard', case when j.cap_output_tokens > j.output_tokens then j.cap_output_tokens end, j.allow_unpriced, j.request_ceiling_nano_usd, j.route_ids, j.price_ids, j.routes, j.stale_seconds, j.idempotency_days,
+    j.variant, case when j.cap_output_tokens > j.output_tokens then j.cap_output_tokens end, j.allow_unpriced, j.request_ceiling_nano_usd, j.route_ids, j.price_ids, j.routes, j.stale_seconds, j.idempotency_days,
     coalesce(j.budget_ids, '{}'), coalesce(j.rate_scope_ids, '{}'), j.run_name, j.run_id,
     coalesce((j.run_ceiling_usd * 1000000000)::bigint, j.key_run_ceiling::bigint),
     coalesce(j.run_max_steps, j.key_run_max_steps), null::integer[], null::uuid

@@ -8,8 +8,12 @@ declare
 begin
   select
     coalesce(array_agg(p.period_id order by s.slot), '{}'),
-    -- What was soft or checked before the locks is not locked: it turns strict for the next request.
-    array_agg(case when s.strict then 'strict' when b.enforcement = 'soft' then 'soft' else 'check' end order by s.slot),
+    -- A budget that is not strict any more is not held. One that was not strict before the locks is not locked: it turns
+    -- strict for the next request.
+    array_agg(
+      case when s.budget_id is null then 'strict' when b.enforcement = 'soft' then 'soft'
+        when s.strict and b.enforcement = 'strict' then 'strict' else 'check' end order by s.slot
+    ),
     -- A budget that was deleted or replaced since it was looked up still decides on this call: its successor is not in
     -- the chain, so to let go of it would be to let the call go unbudgeted.
     array_agg(

@@ -25,8 +25,9 @@ begin
   p_result.reserved_nano_usd := (p_earlier ->> 'reserved')::bigint;
   p_result.granted_output_tokens := (p_earlier ->> 'output_tokens')::bigint;
   p_result.routes := p_earlier -> 'routes';
+  p_result.cap_output_tokens := (p_earlier ->> 'cap_output_tokens')::bigint;
   p_result.rung := p_earlier ->> 'rung';
-  p_result.rung_changes := p_earlier -> 'rung_changes';
+  p_result.rung_changes := nullif(p_earlier -> 'rung_changes', 'null');
   return p_result;
 end
 $$;

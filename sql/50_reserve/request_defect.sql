@@ -66,6 +66,10 @@ begin
         if jsonb_typeof(v_value) <> 'string' or length(v_value #>> '{}') > 200 then
           return format('%s must be a string of at most 200 characters', v_name);
         end if;
+      when 'service_tier' then
+        if jsonb_typeof(v_value) <> 'string' or v_value #>> '{}' not in ('standard', 'priority', 'flex', 'batch', 'fast') then
+          return 'service_tier must be standard, priority, flex, batch or fast';
+        end if;
       when 'grow' then
         if jsonb_typeof(v_value) <> 'boolean' then
           return 'grow must be true or false';

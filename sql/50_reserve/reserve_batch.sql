@@ -49,7 +49,10 @@ begin
   );
 
   -- From here on this transaction alone decides on these periods, windows, runs and request ids.
-  v_slots := budget_internal.made_runs(v_slots);
+  if exists (select 1 from unnest(v_slots) s where s.budget_id is null) then
+    v_slots := budget_internal.made_runs(v_slots);
+    v_admissions := budget_internal.join_made_runs(v_admissions, v_slots);
+  end if;
   v_now := budget_internal.clock();
   v_rooms := budget_internal.read_rooms(v_slots, v_now);
   v_rates := budget_internal.read_rates(v_rate_scope_ids, v_now);
@@ -96,6 +99,9 @@ begin
       end if;
       continue;
     end if;
+    if v_request.run_name is not null then
+      v_rooms := budget_internal.offer_run(v_rooms, v_slots, v_request);
+    end if;
     v_decision := budget_internal.decide(v_request, v_rooms, v_rates);
     if v_decision.code is not null then
       if v_request.rung_place = 0 then
@@ -121,7 +127,8 @@ begin
       v_earlier := v_earlier || jsonb_build_object(v_earlier_key, jsonb_build_object(
         'reservation_id', v_request.reservation_id, 'body_hash', v_request.body_hash, 'holder', v_request.holder,
         'reserved', v_result.reserved_nano_usd, 'output_tokens', v_request.output_tokens, 'routes', v_request.routes,
-        'rung', v_request.rung, 'rung_changes', v_request.rung_changes, 'state', 'open'
+        'rung', v_request.rung, 'rung_changes', v_request.rung_changes,
+        'cap_output_tokens', v_request.cap_output_tokens, 'state', 'open'
       ));
     end if;
   end loop;

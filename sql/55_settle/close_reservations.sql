@@ -12,7 +12,7 @@ declare
   v_item bigint;
   v_report jsonb;
 begin
-  perform budget_internal.take_locks(budget_internal.period_lock_keys(v_ids));
+  perform budget_internal.take_locks(budget_internal.settle_lock_keys(v_ids));
   perform 1 from budget_internal.reservations r where r.reservation_id = any (v_ids) order by r.reservation_id for update;
 
   v_now := budget_internal.clock();

@@ -1,6 +1,6 @@
 -- budget_internal.judge_closures: what each reported reservation is charged. Called under the locks; changes nothing.
 --   released, unsent      nothing, when nothing can have been spent; unsent: the request id may be used again
---   finished, estimated   the pinned price of the usage; an estimate never passes the hold, but never falls below
+--   finished, estimated   what the provider states, where its account is trusted for it; else the pinned price of the usage; an estimate never passes the hold, but never falls below
 --                         the usage that was seen (usage_seen)
 --   unknown, stale        the whole hold, provisional
 -- Usage that cannot be believed (one call for more than 1,000,000 USD) or priced is charged as unknown, with a flag; it is never credited.
@@ -16,43 +16,61 @@ as $$
       nullif(nullif(r.value -> 'usage', 'null'), '{}') as usage,
       nullif(nullif(r.value -> 'usage_seen', 'null'), '{}') as usage_seen,
       (r.value ->> 'provider_cost_usd')::numeric as provider_cost_usd,
+      r.value ->> 'service_tier' as service_tier,
       budget_internal.short_note(r.value -> 'note') as note
     from jsonb_array_elements(p_reports) with ordinality r
     order by (r.value ->> 'reservation_id')::uuid, r.ordinality
   ), row_found as (
     select
-      p.*, r.org_id, r.key_id, r.reserved_nano_usd, r.stale_at, r.variant, r.held_period_ids, r.counted_period_ids,
-      cardinality(r.held_period_ids) = 0 and r.counted_period_ids <> '{}' as unheld,
+      p.*, r.org_id, r.key_id, r.reserved_at, r.reserved_nano_usd, r.stale_at, r.held_period_ids, r.counted_period_ids,
+      r.input_tokens, r.output_tokens::numeric * r.choices as all_output_tokens, r.features,
+      cardinality(r.held_period_ids) = 0 and r.reserved_nano_usd = 0 as unheld,
       r.price_ids[r.attempt] as price_id,
-      -- What holds nothing (no strict budget was in its way) is charged its worst case all the same when nothing is known
-      -- of it, worked out only then.
-      case
-        when cardinality(r.held_period_ids) > 0 then r.reserved_nano_usd::numeric
-        when p.outcome in ('unknown', 'stale', 'estimated') or p.usage is null then coalesce(least(1000000000000000,
-          budget_internal.worst_case(
-            r.price_ids[r.attempt], r.variant, r.input_tokens, r.output_tokens::numeric * r.choices, r.features
-          )), 0)
-        else 0
-      end as hold,
+      -- What the provider says that it served the call as, else what was asked for.
+      coalesce(p.service_tier, r.variant) as variant,
+      p.outcome = 'finished' and p.provider_cost_usd is not null and exists (
+        select 1
+        from budget_internal.routes t
+        join budget_internal.account_settings a on a.account_id = t.account_id and a.trusts_stated_cost
+        where t.route_id = r.route_ids[r.attempt]
+      ) as states_cost,
       budget_internal.usage_defect(p.usage) as usage_defect,
       budget_internal.usage_defect(p.usage_seen) as seen_defect
     from report p
     join budget_internal.reservations r on r.reservation_id = p.reservation_id
   ), priced as (
     select f.*,
-      case when f.usage_defect is null then budget_internal.price_usage(f.price_id, f.variant, f.usage) end as cost,
+      case
+        when f.states_cost then ceil(f.provider_cost_usd * 1000000000)
+        when f.usage_defect is null then budget_internal.price_usage(f.price_id, f.variant, f.usage, f.reserved_at)
+      end as cost,
       case when f.usage_seen is not null and f.seen_defect is null
-        then budget_internal.price_usage(f.price_id, f.variant, f.usage_seen) end as seen_cost
+        then budget_internal.price_usage(f.price_id, f.variant, f.usage_seen, f.reserved_at) end as seen_cost
     from row_found f
-  ), classed as (
+    -- Not pulled up: each price is worked out once.
+    offset 0
+  ), judged as (
     select p.*,
       case
         when p.outcome in ('released', 'unsent') and p.usage is null then 'released'
+        when p.states_cost then case when p.cost > 1000000000000000 then 'charged' else 'settled' end
         when p.outcome in ('unknown', 'stale') or p.usage is null then 'charged'
         when p.usage_defect is not null or p.seen_defect is not null or p.cost is null or p.cost > 1000000000000000 then 'charged'
         else 'settled'
       end::budget.entry_kind as kind
     from priced p
+  ), classed as (
+    select j.*,
+      -- What holds nothing (no strict budget was in its way) is charged its worst case all the same when nothing is known
+      -- of it, worked out only then.
+      case
+        when not j.unheld then j.reserved_nano_usd::numeric
+        when j.kind = 'charged' or j.kind = 'settled' and j.outcome <> 'finished' then least(1000000000000000, coalesce(
+          budget_internal.worst_case(j.price_id, j.variant, j.input_tokens, j.all_output_tokens, j.features, j.reserved_at), 0
+        ))
+        else 0
+      end as hold
+    from judged j
   ), checked as (
     -- In order, as the rows will be booked: a hold larger than what its period still holds cannot be one that it made.
     select c.reservation_id, bool_or(w.held_nano_usd is null) as lost, bool_or(w.reserved > w.held_nano_usd or w.booked > w.held_nano_usd) as too_much
@@ -90,6 +108,7 @@ as $$
     case
       when c.kind = 'released' then 'none'
       when c.kind = 'charged' then 'hold'
+      when c.states_cost then 'provider_cost'
       when c.outcome = 'finished' then 'usage'
       else 'bound'
     end,
@@ -97,19 +116,22 @@ as $$
     array_remove(array[
       case when c.kind = 'charged' then 'provisional' end,
       case when c.outcome <> 'finished' and c.kind = 'settled' then 'estimated' end,
-      case when c.outcome in ('finished', 'estimated') and c.usage is null then 'usage_missing' end,
+      case when c.outcome in ('finished', 'estimated') and c.usage is null and not c.states_cost then 'usage_missing' end,
       case when c.usage_defect is not null or c.seen_defect is not null or c.cost > 1000000000000000 then 'usage_rejected' end,
       case when c.usage is not null and c.usage_defect is null and c.cost is null then 'usage_unpriced' end,
-      case when c.unheld then 'unheld' end,
+      case when c.unheld and c.counted_period_ids <> '{}' then 'unheld' end,
       case when c.stale_at < p_now and c.outcome <> 'stale' then 'late' end
     ], null),
     c.note,
     case
       when c.reserved_nano_usd < 0 or k.too_much then 'impossible_amount'
       when k.lost then 'missing_period'
-      when not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id) then 'missing_price'
+      -- What never had a price held nothing; what held had one.
+      when (c.price_id is not null or c.held_period_ids <> '{}')
+        and not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id) then 'missing_price'
       when not exists (select 1 from budget_internal.keys y where y.key_id = c.key_id) then 'missing_key'
-    end
+    end,
+    c.variant
   from classed c
   left join checked k on k.reservation_id = c.reservation_id
   order by c.item

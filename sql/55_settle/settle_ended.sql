@@ -15,6 +15,9 @@ declare
   v_correction budget_internal.ledger_entries;
   v_seen jsonb := nullif(nullif(p_report -> 'usage_seen', 'null'), '{}');
   v_seen_cost numeric;
+  v_stated constant numeric := (p_report ->> 'provider_cost_usd')::numeric;
+  v_source text;
+  v_variant text;
   v_cost numeric;
   v_changed bigint;
   v_lost boolean := false;
@@ -32,13 +35,22 @@ begin
   where l.reservation_id = v_id and l.kind = 'trued_up';
 
   if v_correction.reservation_id is null and v_entry.kind = 'charged' then
+    v_variant := coalesce(p_report ->> 'service_tier', v_entry.variant);
     if v_outcome in ('released', 'unsent') and v_usage is null then
       v_cost := 0;
+    elsif v_outcome = 'finished' and v_stated is not null and exists (
+      select 1
+      from budget_internal.routes t
+      join budget_internal.account_settings a on a.account_id = t.account_id and a.trusts_stated_cost
+      where t.route_id = v_entry.route_id
+    ) then
+      v_cost := ceil(v_stated * 1000000000);
+      v_source := 'provider_cost';
     elsif v_outcome in ('finished', 'estimated') and v_usage is not null and budget_internal.usage_defect(v_usage) is null then
-      v_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_usage);
-      if v_outcome = 'estimated' then
+      v_cost := budget_internal.price_usage(v_entry.price_id, v_variant, v_usage, v_entry.reserved_at);
+      if v_outcome <> 'finished' then
         if v_seen is not null and budget_internal.usage_defect(v_seen) is null then
-          v_seen_cost := budget_internal.price_usage(v_entry.price_id, v_entry.variant, v_seen);
+          v_seen_cost := budget_internal.price_usage(v_entry.price_id, v_variant, v_seen, v_entry.reserved_at);
         end if;
         v_cost := greatest(least(v_cost, greatest(v_entry.reserved_nano_usd, v_entry.amount_nano_usd)), v_seen_cost);
       end if;
@@ -67,6 +79,15 @@ begin
       );
     end if;
     perform budget_internal.shrink_carves(v_entry.scope_ids[1:1]);
+    perform budget_internal.record_crossings(
+      v_entry.period_ids, array_fill(v_cost::bigint, array[cardinality(v_entry.period_ids)]), p_now
+    );
+    update budget_internal.rate_windows w
+    set requests = greatest(0, w.requests - (v_outcome = 'unsent' and v_usage is null)::integer),
+      tokens = greatest(0, w.tokens - v_entry.rate_tokens + budget_internal.used_tokens(
+        case when v_usage is null then 'released' else 'settled' end::budget.entry_kind, v_usage
+      ))
+    where w.scope_id = any (v_entry.rate_scope_ids) and w.minute_at = v_entry.rate_minute_at;
     perform budget_internal.correct_units(v_entry.org_id, v_entry.scope_ids, v_entry.reserved_at, v_cost::bigint);
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
@@ -74,10 +95,11 @@ begin
       reserved_at, note, rung, attempt
     ) values (
       v_entry.org_id, p_now, 'trued_up', v_id, v_entry.key_id, v_entry.scope_ids, v_entry.period_ids, v_cost,
-      v_entry.reserved_nano_usd, case v_outcome when 'finished' then 'usage' when 'estimated' then 'bound' else 'none' end,
-      v_outcome, v_usage, (p_report ->> 'provider_cost_usd')::numeric, v_cost > 0,
+      v_entry.reserved_nano_usd,
+      coalesce(v_source, case when v_usage is null then 'none' when v_outcome = 'finished' then 'usage' else 'bound' end),
+      v_outcome, v_usage, v_stated, v_cost > 0,
       array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end, case when v_lost then 'missing_period' end], null),
-      v_entry.model, v_entry.route_id, v_entry.price_id, v_entry.variant, v_entry.request_id, v_entry.body_hash,
+      v_entry.model, v_entry.route_id, v_entry.price_id, v_variant, v_entry.request_id, v_entry.body_hash,
       v_entry.reserved_at, budget_internal.short_note(p_report -> 'note'), v_entry.rung, v_entry.attempt
     ) returning * into v_correction;
     return row(

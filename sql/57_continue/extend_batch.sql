@@ -31,7 +31,7 @@ begin
     select distinct (e ->> 'reservation_id')::uuid from jsonb_array_elements(p_extensions) e
     where budget_internal.extension_defect(e) is null
   );
-  perform budget_internal.take_locks(budget_internal.period_lock_keys(v_ids));
+  perform budget_internal.take_locks(budget_internal.settle_lock_keys(v_ids));
   perform 1 from budget_internal.reservations r where r.reservation_id = any (v_ids) order by r.reservation_id for update;
   v_now := budget_internal.clock();
   v_slots := budget_internal.held_slots(v_ids);

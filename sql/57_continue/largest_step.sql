@@ -11,6 +11,7 @@ declare
   v_too_far bigint;
   v_tokens bigint := least(p_output_tokens, coalesce(p_reservation.cap_output_tokens, p_reservation.output_tokens));
   v_hold bigint;
+  v_place integer;
   v_refusal record;
 begin
   output_tokens := p_reservation.output_tokens;
@@ -22,13 +23,17 @@ begin
     output_tokens := v_tokens;
     return;
   end if;
+  -- Its own hold is not in its way.
+  foreach v_place in array p_places loop
+    p_rooms.held[v_place] := p_rooms.held[v_place] - p_reservation.reserved_nano_usd;
+  end loop;
   loop
     v_hold := budget_internal.plan_cost(
-      p_reservation.price_ids[p_reservation.attempt:], p_reservation.input_tokens,
-      v_tokens::numeric * p_reservation.choices, p_reservation.features
+      p_reservation.price_ids[p_reservation.attempt:], p_reservation.variant, p_reservation.input_tokens,
+      v_tokens::numeric * p_reservation.choices, p_reservation.features, p_reservation.reserved_at
     );
     v_refusal := budget_internal.refusing_slot(
-      v_hold - p_reservation.reserved_nano_usd, false, p_places, p_rooms.enforcements, p_rooms.limits, p_rooms.spent,
+      v_hold, false, p_places, p_rooms.enforcements, p_rooms.limits, p_rooms.spent,
       p_rooms.held, array_fill(null::bigint, array[cardinality(p_rooms.held)]), p_rooms.grants,
       array_fill(false, array[cardinality(p_rooms.held)])
     );
@@ -43,7 +48,7 @@ begin
       if output_tokens = p_reservation.output_tokens then
         slot := v_refusal.slot;
         code := v_refusal.code;
-        needed_nano_usd := v_hold - p_reservation.reserved_nano_usd;
+        needed_nano_usd := v_hold;
       end if;
     end if;
     exit when v_too_far is null or v_too_far - v_fits <= 1;

@@ -12,13 +12,15 @@ begin
     return 0;
   end if;
   if cardinality(p_reservation.held_period_ids) = 0 then
-    v_hold := coalesce(least(1000000000000000, budget_internal.plan_cost(
-      p_reservation.price_ids[p_reservation.attempt:p_reservation.attempt], p_reservation.input_tokens,
-      p_reservation.output_tokens::numeric * p_reservation.choices, p_reservation.features
-    )), 0);
+    v_hold := least(1000000000000000, coalesce(budget_internal.plan_cost(
+      p_reservation.price_ids[p_reservation.attempt:p_reservation.attempt], p_reservation.variant, p_reservation.input_tokens,
+      p_reservation.output_tokens::numeric * p_reservation.choices, p_reservation.features, p_reservation.reserved_at
+    ), 0));
   end if;
   if p_outcome in ('finished', 'estimated') and p_usage is not null and budget_internal.usage_defect(p_usage) is null then
-    v_cost := budget_internal.price_usage(p_reservation.price_ids[p_reservation.attempt], p_reservation.variant, p_usage);
+    v_cost := budget_internal.price_usage(
+      p_reservation.price_ids[p_reservation.attempt], p_reservation.variant, p_usage, p_reservation.reserved_at
+    );
   end if;
   return case
     when v_cost is null or v_cost > 1000000000000000 then v_hold

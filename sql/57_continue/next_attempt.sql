@@ -35,7 +35,7 @@ begin
   if v_outcome = 'released' and v_usage is not null then
     perform budget_internal.fail('LB101', 'outcome released has no usage: what was used is not free', '');
   end if;
-  perform budget_internal.take_locks(budget_internal.period_lock_keys(array[p_reservation_id]));
+  perform budget_internal.take_locks(budget_internal.settle_lock_keys(array[p_reservation_id]));
   select r.* into v_reservation
   from budget_internal.reservations r
   where r.reservation_id = p_reservation_id
@@ -70,8 +70,8 @@ begin
   v_places := budget_internal.slots_in_rooms(v_reservation.held_period_ids, v_rooms);
   if cardinality(v_places) > 0 then
     v_hold := budget_internal.plan_cost(
-      v_reservation.price_ids[p_route:], v_reservation.input_tokens,
-      v_reservation.output_tokens::numeric * v_reservation.choices, v_reservation.features
+      v_reservation.price_ids[p_route:], v_reservation.variant, v_reservation.input_tokens,
+      v_reservation.output_tokens::numeric * v_reservation.choices, v_reservation.features, v_reservation.reserved_at
     );
     foreach v_place in array v_places loop
       v_rooms.held[v_place] := v_rooms.held[v_place] - v_reservation.reserved_nano_usd;

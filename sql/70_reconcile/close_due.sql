@@ -32,7 +32,7 @@ exception when others then
       failed := failed + 1;
       perform budget_internal.defer_closures(
         array[row(
-          1, (v_report ->> 'reservation_id')::uuid, null, null, null, null, v_report ->> 'outcome', null, null, null, null, sqlstate
+          1, (v_report ->> 'reservation_id')::uuid, null, null, null, null, v_report ->> 'outcome', null, null, null, null, sqlstate, null
         )::budget_internal.closure],
         jsonb_build_array(v_report), budget_internal.clock()
       );

@@ -72,7 +72,7 @@ as $$
   union all
   select 'one_end_per_reservation', 'reservation ' || l.reservation_id, 1, count(*)
   from budget_internal.ledger_entries l
-  where l.kind not in ('leg', 'trued_up')
+  where l.kind::text not in ('leg', 'trued_up')
   group by l.reservation_id
   having count(*) > 1
   union all
@@ -93,7 +93,7 @@ as $$
     from (
       select l.key_id, l.request_id, l.reservation_id, l.reserved_at, l.booked_at as ended_at
       from budget_internal.ledger_entries l
-      where l.request_id is not null and l.kind <> 'trued_up' and l.outcome is distinct from 'unsent'
+      where l.request_id is not null and l.kind::text not in ('leg', 'trued_up') and l.outcome is distinct from 'unsent'
       union all
       select r.key_id, r.request_id, r.reservation_id, r.reserved_at, 'infinity'
       from budget_internal.reservations r
@@ -105,7 +105,9 @@ as $$
   union all
   select 'open_or_ended', 'reservation ' || r.reservation_id, 0, 1
   from budget_internal.reservations r
-  where exists (select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id)
+  where exists (
+    select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id and l.kind::text <> 'leg'
+  )
   union all
   -- Over a strict limit only by overruns, true-ups and lowered limits; holds and estimates never pass it. Of a period with rows that
   -- retention has dropped it cannot be told any more.
@@ -115,7 +117,7 @@ as $$
   where b.enforcement = 'strict' and p.spent_nano_usd::numeric + p.held_nano_usd > b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd
     and b.raise_nano_usd is null and b.changed_at = b.created_at and p.retired_nano_usd = 0
     and not exists (
-      select 1 from budget_internal.ledger_entries l where l.overrun and p.period_id = any (l.period_ids)
+      select 1 from budget_internal.ledger_entries l where (l.overrun or 'unheld' = any (l.flags)) and p.period_id = any (l.period_ids)
     )
   union all
   select 'chain_equals_tree', 'key ' || k.key_id, cardinality(budget_internal.resolve_chain(k.org_id, k.key_id)), cardinality(k.chain)

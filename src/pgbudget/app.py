@@ -13,6 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgbudget.admin import ReconcileEndpoint
+from pgbudget.alerts.admin import AlertsEndpoint
+from pgbudget.alerts.settings import AlertSettings
+from pgbudget.alerts.worker import AlertWorker
 from pgbudget.config import Config
 from pgbudget.data_plane import ChatEndpoint, DataPlane
 from pgbudget.db import Database
@@ -33,6 +36,7 @@ def create_app(config: Config) -> Starlette:
     # Heartbeats and upkeep must not queue behind requests.
     background = Database(config.dsn, pool_size=2)
     upstream = Upstream(config)
+    alerts = AlertWorker(background, AlertSettings.from_env(config.environment))
     plane = DataPlane(config, database, background, upstream)
     upkeep = Upkeep(background, config.reconcile_seconds)
 
@@ -43,11 +47,13 @@ def create_app(config: Config) -> Starlette:
         plane.settlements.start()
         plane.heartbeats.start()
         plane.refusals.start()
+        alerts.start()
         upkeep.start()
         try:
             yield
         finally:
             upkeep.stop()
+            await alerts.stop()
             await plane.settlements.stop(min(config.shutdown_seconds, 10))
             plane.heartbeats.stop()
             await plane.refusals.stop(2)
@@ -97,6 +103,7 @@ def create_app(config: Config) -> Starlette:
     async def unknown(request: Request) -> Response:
         raise NotFound(f"there is nothing at {request.url.path}")
 
+    alert_admin = AlertsEndpoint(config, background)
     runs = RunsEndpoint(config, database, plane.refusals)
     app = Starlette(
         routes=[
@@ -106,6 +113,8 @@ def create_app(config: Config) -> Starlette:
             Route("/v1/budget/runs", _guarded(runs.start), methods=["POST"]),
             Route("/v1/budget/runs/{run:path}/end", _guarded(runs.end), methods=["POST"]),
             Route("/admin/reconcile", _guarded(ReconcileEndpoint(config, background).handle), methods=["POST"]),
+            Route("/admin/alerts", _guarded(alert_admin.list), methods=["GET"]),
+            Route("/admin/alerts/{alert_id}/redrive", _guarded(alert_admin.redrive), methods=["POST"]),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/v1/{path:path}", _guarded(unmetered), methods=_METHODS),

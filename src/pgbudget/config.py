@@ -14,6 +14,8 @@ PGBUDGET_TOTAL_SECONDS          for a whole call (3600)
 PGBUDGET_DRAIN_SECONDS          how long a stream is read on after its client left, for its real usage (5)
 PGBUDGET_SHUTDOWN_SECONDS       how long running calls may go on after SIGTERM (25)
 PGBUDGET_RECONCILE_SECONDS      how often the schedule is looked at, unless pg_cron has it; 0: never (15)
+
+Where alerts go (PGBUDGET_ALERT_...): pgbudget.alerts.settings.
 """
 
 from __future__ import annotations

@@ -14,6 +14,9 @@ as $$ select at from spec.clock $$;
 -- The org and the secret of the key that the permutation at hand works with.
 create table spec.world (org_id bigint not null, secret text not null);
 
+-- Further keys of that org, by name.
+create table spec.keys (name text primary key, secret text not null);
+
 -- A key with one budget in micro-dollars, in an org of its own. The call of all specs holds 900 micro-dollars.
 create procedure spec.fresh(p_micro_usd integer, p_period text default 'total', p_at text default '2027-01-15T12:00:00Z')
 language plpgsql
@@ -23,6 +26,7 @@ declare
 begin
   update spec.clock set at = p_at::timestamptz;
   delete from spec.world;
+  delete from spec.keys;
   -- What the last permutation left open must not meet this one's reconciler.
   perform budget.release(r.reservation_id) from budget_internal.reservations r;
   perform budget.create_scope(null, 'org', v_org), budget.create_scope(v_org, 'project', 'p');
@@ -188,3 +192,101 @@ from spec.world w
 join budget_internal.budgets b on b.org_id = w.org_id and b.deleted_at is null
 join budget_internal.scopes s on s.scope_id = b.scope_id
 order by s.kind, s.name;
+
+-- Another key of the org at hand.
+create procedure spec.key(p_name text, p_tags text[] default '{}')
+language plpgsql
+as $$
+begin
+  insert into spec.keys
+  select p_name, c.secret
+  from spec.world w
+  join budget_internal.scopes s on s.scope_id = w.org_id
+  cross join lateral budget.create_key(s.name, 'p', p_name, jsonb_build_object('tags', p_tags)) c;
+end
+$$;
+
+-- Calls of some keys in one batch, each named after its key: 900 micro-dollars each.
+create function spec.batch(p_keys text[], p_prefix text default '')
+returns table (request text, status text, code text, scope text)
+language sql
+as $$
+  with asked as (
+    select p_prefix || k.name as request, jsonb_build_object(
+      'key', coalesce(s.secret, w.secret), 'model', 't-mini', 'input_tokens', 100, 'max_output_tokens', 200,
+      'request_id', p_prefix || k.name
+    ) as item, k.place
+    from unnest(p_keys) with ordinality k (name, place)
+    cross join spec.world w
+    left join spec.keys s on s.name = k.name
+  )
+  select a.request, r.status, r.code, r.scope_name
+  from budget.reserve_batch((select jsonb_agg(item order by place) from asked)) r
+  join asked a on a.place = r.item
+  order by r.item
+$$;
+
+-- Some calls in one report, each with 100 output tokens: 400 micro-dollars.
+create function spec.settle_all(p_request_ids text[])
+returns table (request text, status text, micro_usd bigint)
+language sql
+as $$
+  select p_request_ids[s.item], s.status, s.charged_nano_usd / 1000
+  from budget.settle_batch((
+    select jsonb_agg(jsonb_build_object(
+      'reservation_id', spec.id(i.request_id), 'outcome', 'finished', 'usage', jsonb_build_object('output', 100)
+    ) order by i.place)
+    from unnest(p_request_ids) with ordinality i (request_id, place)
+  )) s
+$$;
+
+-- A run of key k, in micro-dollars.
+create function spec.start_run(p_run text, p_micro_usd bigint, p_parent text default null)
+returns table (run text, status text, code text)
+language sql
+as $$
+  select p_run, r.status, r.code
+  from spec.world w
+  cross join lateral budget.start_run(w.secret, p_run, jsonb_strip_nulls(
+    jsonb_build_object('ceiling_usd', trim_scale(p_micro_usd / 1000000::numeric), 'parent_run', p_parent)
+  )) r
+$$;
+
+create function spec.end_run(p_run text)
+returns table (run text, status text)
+language sql
+as $$ select p_run, r.status from spec.world w cross join lateral budget.end_run(w.secret, p_run) r $$;
+
+-- A call of a run of key k.
+create function spec.step(p_run text, p_request_id text, p_options jsonb default '{}')
+returns table (request text, status text, code text, scope text)
+language sql
+as $$
+  select p_request_id, r.status, r.code, r.scope_name
+  from spec.world w
+  cross join lateral budget.reserve(
+    w.secret, 't-mini', 100, 200, p_request_id, jsonb_build_object('run', jsonb_build_object('id', p_run) || p_options)
+  ) r
+$$;
+
+-- Every period by the name of its scope.
+create view spec.rooms as
+select
+  s.kind, case when s.kind = 'org' then 'o' else s.name end as name,
+  case when isfinite(p.starts_at) then to_char(p.starts_at at time zone 'UTC', 'Mon DD') else 'total' end as period,
+  (b.limit_nano_usd + p.carried_nano_usd) / 1000 as limit, p.spent_nano_usd / 1000 as spent, p.held_nano_usd / 1000 as held,
+  p.grants
+from budget_internal.periods p
+join budget_internal.budgets b on b.budget_id = p.budget_id
+join budget_internal.scopes s on s.scope_id = b.scope_id
+join spec.world w on w.org_id = p.org_id
+order by s.kind, s.name, p.starts_at;
+
+-- What was told of the key's budget, in the order it was.
+create view spec.told as
+select
+  c.threshold, c.arming, c.spent_nano_usd / 1000 as spent, c.limit_nano_usd / 1000 as limit, c.rearmed_at is not null as rearmed,
+  (select count(*) from budget_internal.alerts a where a.kind = 'threshold' and a.cause = concat_ws('/', c.period_id, c.threshold, c.arming)) as alerts
+from budget_internal.crossings c
+join spec.world w on w.org_id = c.org_id
+order by c.arming, c.threshold;

@@ -29,7 +29,7 @@ def _isolationtester(server: Server) -> Path:
     pytest.skip("this server comes without isolationtester")
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.stem)
 def test_interleaving(spec: Path, world: World, server: Server) -> None:
     tester = _isolationtester(server)
     world.execute((HERE / "helpers.sql").read_text())

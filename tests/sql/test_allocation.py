@@ -214,7 +214,11 @@ MUTANTS = [
     mutant(
         "nothing beneath is asked",
         changes_are_judged_alike,
-        (VIOLATIONS, "select l from budget_internal.scopes_below(p_org_id, p_scope_id) l", "select 0::bigint where false"),
+        (
+            VIOLATIONS,
+            "array(select l from budget_internal.scopes_below(p_org_id, p_scope_id) l) || p_scope_id",
+            "array[p_scope_id]",
+        ),
     ),
     mutant(
         "a sum is each", changes_are_judged_alike, (VIOLATIONS, "having sum(h.rate) > v_rate", "having max(h.rate) > v_rate")

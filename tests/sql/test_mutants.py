@@ -30,7 +30,7 @@ Probe = Callable[[World], None]
 # Probes.
 
 
-def _attempt(call: Callable[[], Row]) -> str:
+def attempt(call: Callable[[], Row]) -> str:
     """Code or status of one call; the SQLSTATE where it raises."""
     try:
         row = call()
@@ -39,7 +39,7 @@ def _attempt(call: Callable[[], Row]) -> str:
     return str(row.get("code") or row["status"])
 
 
-def _at_once(world: World, count: int, call: Callable[[psycopg.Connection[Row], int], str]) -> list[str]:
+def at_once(world: World, count: int, call: Callable[[psycopg.Connection[Row], int], str]) -> list[str]:
     """What so many connections got that started together."""
     start = Barrier(count)
 
@@ -52,19 +52,19 @@ def _at_once(world: World, count: int, call: Callable[[psycopg.Connection[Row], 
         return list(pool.map(run, range(count)))
 
 
-def _reserve_on(connection: psycopg.Connection[Row], key: str) -> str:
+def reserve_on(connection: psycopg.Connection[Row], key: str) -> str:
     def call() -> Row:
         row = connection.execute("select status, code from budget.reserve(%s, 't-mini', 100, 200)", (key,)).fetchone()
         assert row is not None
         return row
 
-    return _attempt(call)
+    return attempt(call)
 
 
 def race_for_ten(world: World) -> None:
     """Of 24 at once the ten that fit are granted, and nothing fails."""
     key = world.key(10 * HOLD)
-    outcomes = Counter(_at_once(world, 24, lambda connection, _: _reserve_on(connection, key)))
+    outcomes = Counter(at_once(world, 24, lambda connection, _: reserve_on(connection, key)))
     assert outcomes == {"granted": 10, "budget_busy": 14}
     assert world.held() == 10 * HOLD
     assert world.verify() == []
@@ -77,11 +77,11 @@ def reserves_and_settlements_at_once(world: World) -> None:
 
     def call(connection: psycopg.Connection[Row], number: int) -> str:
         if number % 2:
-            return _reserve_on(connection, key)
+            return reserve_on(connection, key)
         connection.execute("""select budget.settle(%s, '{"output": 1}')""", (open_ones[number // 2],))
         return "settled"
 
-    assert Counter(_at_once(world, 16, call)) == {"granted": 8, "settled": 8}
+    assert Counter(at_once(world, 16, call)) == {"granted": 8, "settled": 8}
     assert (world.spent(), world.held()) == (8 * 4, 8 * HOLD)
     assert world.verify() == []
 
@@ -97,26 +97,26 @@ def one_id_at_once(world: World) -> None:
             assert row is not None
             return row
 
-        return _attempt(reserve)
+        return attempt(reserve)
 
-    assert Counter(_at_once(world, 12, call)) == {"granted": 1, "granted_again": 11}
+    assert Counter(at_once(world, 12, call)) == {"granted": 1, "granted_again": 11}
     assert world.value("select count(*) from budget_internal.reservations") == 1
 
 
 def exact_fits(world: World) -> None:
     """What fits to the last nano-dollar is granted, and the next is refused: alone, beside holds, beside spend."""
     alone = world.key(HOLD)
-    assert [_attempt(lambda: world.reserve(alone)) for _ in range(2)] == ["granted", "budget_busy"]
+    assert [attempt(lambda: world.reserve(alone)) for _ in range(2)] == ["granted", "budget_busy"]
     beside_holds = world.key(2 * HOLD)
-    assert [_attempt(lambda: world.reserve(beside_holds)) for _ in range(3)] == ["granted", "granted", "budget_busy"]
+    assert [attempt(lambda: world.reserve(beside_holds)) for _ in range(3)] == ["granted", "granted", "budget_busy"]
     beside_spend = world.key(2 * HOLD)
     world.settle(world.reserve(beside_spend)["reservation_id"], {"input": 100, "output": 200})
-    assert _attempt(lambda: world.reserve(beside_spend)) == "granted"
+    assert attempt(lambda: world.reserve(beside_spend)) == "granted"
     world.settle(world.reserve(world.key(2 * HOLD))["reservation_id"], {"input": 100, "output": 200})
     spent_up = world.key(2 * HOLD - 1)
     world.settle(world.reserve(spent_up)["reservation_id"], {"input": 100, "output": 200})
-    assert _attempt(lambda: world.reserve(spent_up)) == "budget_exceeded"
-    assert _attempt(lambda: world.reserve(world.key(HOLD - 1))) == "request_over_limit"
+    assert attempt(lambda: world.reserve(spent_up)) == "budget_exceeded"
+    assert attempt(lambda: world.reserve(world.key(HOLD - 1))) == "request_over_limit"
     assert world.verify() == []
 
 
@@ -138,14 +138,14 @@ def ends_once(world: World) -> None:
     settled, released = world.reserve(key)["reservation_id"], world.reserve(key)["reservation_id"]
 
     def release(reservation: Any) -> str:
-        return _attempt(lambda: world.one("select * from budget.release(%s)", reservation))
+        return attempt(lambda: world.one("select * from budget.release(%s)", reservation))
 
     usage = {"output": 100}
-    assert [_attempt(lambda: world.settle(settled, usage)) for _ in range(2)] == ["settled", "repeated"]
+    assert [attempt(lambda: world.settle(settled, usage)) for _ in range(2)] == ["settled", "repeated"]
     assert release(settled) == "LB302"
-    assert _attempt(lambda: world.settle(settled, {"output": 99})) == "LB302"
+    assert attempt(lambda: world.settle(settled, {"output": 99})) == "LB302"
     assert [release(released) for _ in range(2)] == ["released", "repeated"]
-    assert _attempt(lambda: world.settle(released, usage)) == "LB302"
+    assert attempt(lambda: world.settle(released, usage)) == "LB302"
     assert (world.spent(), world.held(), len(world.ledger())) == (400, 0, 2)
     assert world.verify() == []
 
@@ -155,7 +155,7 @@ def read_committed_only(world: World) -> None:
     key = world.key(10 * HOLD)
     with world.connect() as connection:
         connection.execute("set default_transaction_isolation to 'repeatable read'")
-        assert _reserve_on(connection, key) == "LB105"
+        assert reserve_on(connection, key) == "LB105"
     assert world.counters() == []
 
 
@@ -163,21 +163,21 @@ def repeats_hold_once(world: World) -> None:
     """A request id holds once: open, in one batch, and after its end."""
     key = world.key(10 * HOLD)
     first = world.reserve(key, request_id="x")
-    assert _attempt(lambda: world.reserve(key, request_id="x")) == "granted_again"
-    assert _attempt(lambda: world.reserve(key, request_id="x", body_hash="other")) == "idempotency_conflict"
+    assert attempt(lambda: world.reserve(key, request_id="x")) == "granted_again"
+    assert attempt(lambda: world.reserve(key, request_id="x", body_hash="other")) == "idempotency_conflict"
     assert world.held() == HOLD
     world.settle(first["reservation_id"], {"output": 100})
-    assert _attempt(lambda: world.reserve(key, request_id="x")) == "granted_again"
+    assert attempt(lambda: world.reserve(key, request_id="x")) == "granted_again"
     item = {"key": key, "model": "t-mini", "input_tokens": 100, "max_output_tokens": 200, "request_id": "y"}
 
     def batch() -> Row:
         return {"status": [r["status"] for r in world.rows("select * from budget.reserve_batch(%s)", json.dumps([item] * 2))]}
 
-    assert _attempt(batch) == "['granted', 'granted_again']"
+    assert attempt(batch) == "['granted', 'granted_again']"
     # A call that never left gives its id back.
     unsent = world.reserve(key, request_id="z")["reservation_id"]
     world.settle(unsent, None, "unsent")
-    assert _attempt(lambda: world.reserve(key, request_id="z")) == "granted"
+    assert attempt(lambda: world.reserve(key, request_id="z")) == "granted"
     assert (world.spent(), world.held()) == (400, 2 * HOLD)
 
 
@@ -204,7 +204,7 @@ def stale_is_after_its_moment(world: World) -> None:
         return bool(world.value("select alive from budget.heartbeat(array[%s])", reservation))
 
     def reconcile_one() -> str:
-        return _attempt(lambda: world.one("select * from budget.reconcile_one(%s)", reservation))
+        return attempt(lambda: world.one("select * from budget.reconcile_one(%s)", reservation))
 
     assert reconcile_one() == "LB304"
     world.set_clock("2027-01-15T12:01:30Z")
@@ -221,8 +221,8 @@ def malformed_keeps_its_hold(world: World) -> None:
     key = world.key(10 * HOLD)
     bad, good = world.reserve(key)["reservation_id"], world.reserve(key)["reservation_id"]
     world.execute("update budget_internal.reservations set price_ids = '{-1}' where reservation_id = %s", bad)
-    assert _attempt(lambda: world.settle(bad, {"output": 100}, "unknown")) == "reservation_malformed"
-    assert _attempt(lambda: world.settle(good, {"output": 100})) == "settled"
+    assert attempt(lambda: world.settle(bad, {"output": 100}, "unknown")) == "reservation_malformed"
+    assert attempt(lambda: world.settle(good, {"output": 100})) == "settled"
     assert (world.spent(), world.held()) == (400, HOLD)
 
 
@@ -255,10 +255,10 @@ def trues_up_once(world: World) -> None:
     """The first real report after a charge in full counts, and only that."""
     reservation = world.reserve(world.key(10 * HOLD))["reservation_id"]
     outcomes = [
-        _attempt(lambda: world.settle(reservation, None, "unknown")),
-        _attempt(lambda: world.settle(reservation, {"output": 100})),
-        _attempt(lambda: world.settle(reservation, {"output": 100})),
-        _attempt(lambda: world.settle(reservation, {"output": 50})),
+        attempt(lambda: world.settle(reservation, None, "unknown")),
+        attempt(lambda: world.settle(reservation, {"output": 100})),
+        attempt(lambda: world.settle(reservation, {"output": 100})),
+        attempt(lambda: world.settle(reservation, {"output": 50})),
     ]
     assert outcomes == ["charged", "trued_up", "repeated", "LB302"]
     assert (world.spent(), world.held()) == (400, 0)
@@ -277,15 +277,16 @@ def one_true_up_at_once(world: World) -> None:
             assert row is not None
             return row
 
-        return _attempt(settle)
+        return attempt(settle)
 
-    assert Counter(_at_once(world, 8, call)) == {"trued_up": 1, "LB302": 7}
+    assert Counter(at_once(world, 8, call)) == {"trued_up": 1, "LB302": 7}
     assert world.verify() == []
 
 
 # Mutants.
 
 RESERVE = "50_reserve/reserve_batch.sql"
+GRANTS = "50_reserve/book_grants.sql"
 REFUSING = "50_reserve/refusing_slot.sql"
 EARLIER = "50_reserve/earlier_grants.sql"
 CLOSE = "55_settle/close_reservations.sql"
@@ -338,24 +339,19 @@ MUTANTS = [
         race_for_ten,
         WIDER,
         UNLOCKED_RESERVE,
-        (RESERVE, "if v_broken is not null then", "if false then"),
+        (GRANTS, "if v_broken is not null then", "if false then"),
     ),
     mutant(
         "reserve locks and reads in one statement",
         race_for_ten,
         WIDER,
         UNLOCKED_RESERVE,
+        # As one statement: its snapshot is from before the lock.
         (
             RESERVE,
-            "  select\n    coalesce(array_agg(p.period_id order by s.slot)",
-            "  with locked as materialized (\n"
-            "    select budget_internal.take_locks(array(select s.lock_key from unnest(v_slots) s))\n  )\n"
-            "  select\n    coalesce(array_agg(p.period_id order by s.slot)",
-        ),
-        (
-            RESERVE,
-            "v_held, v_limits\n  from unnest(v_slots) with ordinality s (lock_key,",
-            "v_held, v_limits\n  from locked cross join unnest(v_slots) with ordinality s (lock_key,",
+            "v_rooms := budget_internal.read_rooms(v_slots, v_now);",
+            "v_rooms := (select budget_internal.read_rooms(v_slots, v_now) from ("
+            "select budget_internal.take_locks(array(select s.lock_key from unnest(v_slots) s)) offset 0) locked);",
         ),
     ),
     mutant(
@@ -392,7 +388,7 @@ MUTANTS = [
     mutant(
         "exceeded at an exact fit",
         exact_fits,
-        (REFUSING, "p_cost > v_limit - p_spent[v_slot] then", "p_cost >= v_limit - p_spent[v_slot] then"),
+        (REFUSING, "else p_cost > v_limit - p_spent[v_slot]\n", "else p_cost >= v_limit - p_spent[v_slot]\n"),
     ),
     mutant(
         "busy at an exact fit",
@@ -403,7 +399,7 @@ MUTANTS = [
             "p_cost >= v_limit - p_spent[v_slot] - p_held",
         ),
     ),
-    mutant("holds are not counted", exact_fits, (REFUSING, " - p_held[v_slot] then", " then")),
+    mutant("holds are not counted", exact_fits, (REFUSING, " - p_spent[v_slot] - p_held[v_slot]\n", " - p_spent[v_slot]\n")),
     mutant(
         "the clock is the transaction's",
         time_passes_in_a_transaction,
@@ -412,14 +408,18 @@ MUTANTS = [
     mutant(
         "a known request id is not looked at",
         repeats_hold_once,
-        (RESERVE, "if v_request.request_id is not null\n", "if false\n"),
+        (RESERVE, "if v_earlier ? v_earlier_key and (", "if false and ("),
     ),
     mutant(
         "a request id is free again after its end",
         repeats_hold_once,
         (EARLIER, "where l.booked_at > p_now", "where false and l.booked_at > p_now"),
     ),
-    mutant("the id of an unsent call stays taken", repeats_hold_once, (EARLIER, " and l.outcome <> 'unsent'", "")),
+    mutant(
+        "the id of an unsent call stays taken",
+        repeats_hold_once,
+        (EARLIER, " and (l.outcome <> 'unsent' or l.kind <> 'released')", ""),
+    ),
     mutant(
         "a request id is not looked for within its batch",
         repeats_hold_once,
@@ -493,12 +493,12 @@ MUTANTS = [
     mutant(
         "an estimate may pass the hold",
         bad_usage_is_never_credited,
-        (JUDGE, "least(c.cost, c.reserved_nano_usd)", "c.cost"),
+        (JUDGE, "least(c.cost, c.hold)", "c.cost"),
     ),
     mutant(
         "what is unknown is free",
         bad_usage_is_never_credited,
-        (JUDGE, "when 'charged' then greatest(\n        c.reserved_nano_usd,", "when 'charged' then greatest(\n        0,"),
+        (JUDGE, "when 'charged' then greatest(\n        c.hold,", "when 'charged' then greatest(\n        0,"),
     ),
     mutant(
         "an overrun is cut at the hold",
@@ -510,8 +510,8 @@ MUTANTS = [
         bad_usage_is_never_credited,
         (
             JUDGE,
-            "c.reserved_nano_usd, case when c.seen_cost <= 1000000000000000 then c.seen_cost end\n      )::bigint",
-            "c.reserved_nano_usd, null)::bigint",
+            "c.hold, case when c.seen_cost <= 1000000000000000 then c.seen_cost end\n      )::bigint",
+            "c.hold, null)::bigint",
         ),
     ),
     mutant(

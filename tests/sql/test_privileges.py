@@ -8,8 +8,8 @@ import pytest
 from tests.support.world import World
 
 GATEWAY = {
-    "count_refusals", "end_run", "explain", "gateway_settings", "heartbeat", "key_budgets", "key_models", "quote", "release",
-    "reserve", "reserve_batch", "settle", "settle_batch", "start_run", "usd",
+    "count_refusals", "end_run", "explain", "extend", "extend_batch", "gateway_settings", "heartbeat", "key_budgets",
+    "key_models", "next_attempt", "quote", "release", "reserve", "reserve_batch", "settle", "settle_batch", "start_run", "usd",
 }  # fmt: skip
 
 
@@ -70,25 +70,28 @@ def test_the_gateway_can_only_execute_its_functions(world: World) -> None:
         (
             "budget_reconciler",
             {
-                *("apply_retention", "reconcile", "reconcile_one", "run_reconciler", "run_schedule", "run_upkeep"),
-                *("upkeep_step", "usd", "verify"),
+                *("alert_destinations", "check_alerts", "claim_alerts", "finish_alert", "redrive_alert"),
+                *("reconcile", "reconcile_one", "set_alert_destinations", "usd", "verify"),
+                *("apply_retention", "run_reconciler", "run_schedule", "run_upkeep", "upkeep_step"),
             },
-            set(),
+            {"budget.alert_outbox"},
         ),
         (
             "budget_reader",
             # The last two are what views are made with: a reader may execute them, and not look into their schema.
-            {"explain", "exposure_for", "quote", "usd", "verify", "carried_now", "period_now"},
+            {"explain", "exposure_for", "quote", "usd", "verify", "carried_now", "period_now", "alert_destinations"},
             {
                 *(
+                    "budget.alert_outbox",
                     "budget.audit",
                     "budget.budget_status",
+                    "budget.crossing",
                     "budget.drift",
                     "budget.exposure",
                     "budget.key_chain",
                     "budget.ledger",
                 ),
-                *("budget.pressure", "budget.schedule_status"),
+                *("budget.pressure", "budget.schedule_status", "budget.price_list", "budget.model_alias"),
                 *("budget.quarantine", "budget.refusal_count", "budget.reservation_status", "budget.run_status"),
                 "budget.unit_spend",
             },
