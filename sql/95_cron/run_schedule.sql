@@ -31,14 +31,16 @@ begin
   if more then
     return;
   end if;
-  if to_regprocedure('budget.check_alerts()') is not null then
-    execute format('select budget.%I()', 'check_alerts');
-  end if;
+  begin
+    perform budget.check_alerts();
+  exception when lock_not_available or deadlock_detected then
+    -- The next step tries again.
+    null;
+  end;
   if v_last_run_at is null or v_last_run_at < budget_internal.clock() - interval '1 day' then
     begin
       more := budget.upkeep_step();
     exception when lock_not_available or deadlock_detected then
-      -- The next step tries again.
       more := false;
     end;
   end if;

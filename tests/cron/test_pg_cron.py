@@ -53,6 +53,7 @@ def test_the_schedule_of_pg_cron_does_all_and_the_proxies_then_do_nothing(schedu
     scheduled.execute("select budget.enable_cron('test_cron')")
     wanted = {
         ("* * * * *", "call budget.run_reconciler()", "test_cron"),
+        ("* * * * *", "select budget.check_alerts()", "test_cron"),
         ("17 3 * * *", "call budget.run_upkeep()", "test_cron"),
     }
     assert wanted <= set(jobs(scheduled))
