@@ -1,5 +1,5 @@
 -- budget_internal.due_reservations: what the reconciler takes next, oldest first. Without locks: judged again under them.
--- p_beside_locks: leave out those with a period that another session has locked at this moment, so that one budget that is stuck
+-- p_beside_locks: leave out those whose locks another session has at this moment, so that one budget that is stuck
 -- does not keep the others waiting.
 create or replace function budget_internal.due_reservations(p_limit integer, p_now timestamptz, p_beside_locks boolean)
 returns setof budget_internal.reservations
@@ -24,10 +24,7 @@ begin
     order by coalesce(r.reconcile_after, r.stale_at)
     limit case when p_beside_locks then 20 * p_limit else p_limit end
   ) d
-  where v_busy = '{}' or not exists (
-    select 1 from budget_internal.periods p
-    where p.period_id = any (d.held_period_ids || d.counted_period_ids) and p.lock_key = any (v_busy)
-  )
+  where v_busy = '{}' or not budget_internal.settle_lock_keys(array[d.reservation_id]) && v_busy
   order by coalesce(d.reconcile_after, d.stale_at)
   limit p_limit;
 end

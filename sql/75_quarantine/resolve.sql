@@ -4,7 +4,7 @@
 --   release  nothing: it is known that nothing was spent
 --   retry    forget the tries and the quarantine: the next reconcile takes it again
 -- Of a provisional charge, charge with usage and release are its true-up, once, as a late settle would be.
--- locks:   its periods in key order, then its row, then period rows.
+-- locks:   as settle: its periods, units and rate windows in key order, then its row, then period rows.
 -- errors:  LB101 bad input, LB103 usage that cannot be priced, LB105 isolation, LB301 unknown, LB302 it ended otherwise,
 --          LB304 it is alive.
 -- repeats: the same decision again returns what was booked. Every use leaves a row in the audit log.

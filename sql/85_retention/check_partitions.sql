@@ -7,10 +7,10 @@ declare
   v_month constant date := (date_trunc('month', budget_internal.clock() at time zone 'UTC') + interval '1 month')::date;
 begin
   if not exists (select 1 from budget_internal.ledger_partitions() p where p.month_on = v_month) then
-    perform budget_internal.tell('upkeep', 'partition/' || to_char(v_month, 'YYYY-MM'), jsonb_build_object(
+    perform budget_internal.raise_alert(0, 'upkeep', 'partition/' || to_char(v_month, 'YYYY-MM'), jsonb_build_object(
       'message', format('the ledger has no partition for %s', to_char(v_month, 'YYYY-MM')),
       'hint', 'The daily upkeep does not run or cannot get its locks: see docs/ops.md.'
-    ));
+    ), budget_internal.clock());
   end if;
 end
 $$;

@@ -31,9 +31,7 @@ begin
   perform budget_internal.remove_cron_jobs();
   execute v_schedule using 'pgbudget reconcile', case when v_seconds then '15 seconds' else '* * * * *' end, 'call budget.run_reconciler()', p_role;
   execute v_schedule using 'pgbudget upkeep', '17 3 * * *', 'call budget.run_upkeep()', p_role;
-  if to_regprocedure('budget.check_alerts()') is not null then
-    execute v_schedule using 'pgbudget alerts', '* * * * *', 'select budget.check_alerts()', p_role;
-  end if;
+  execute v_schedule using 'pgbudget alerts', '* * * * *', 'select budget.check_alerts()', p_role;
   perform budget_internal.set_runner('cron');
 end
 $$;

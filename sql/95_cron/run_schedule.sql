@@ -4,7 +4,7 @@
 -- locks:  an advisory try-lock, the row of the schedule, then those of what it runs; waits for them at most half a second.
 -- acted is false: another one is at it, or pg_cron is. more: call again at once.
 create or replace function budget.run_schedule(
-  p_limit integer default 50,
+  p_limit integer default 20,
   out acted boolean, out runner text, out charged integer, out failed integer, out quarantined integer, out more boolean
 )
 language plpgsql volatile security definer
@@ -31,14 +31,16 @@ begin
   if more then
     return;
   end if;
-  if to_regprocedure('budget.check_alerts()') is not null then
-    execute format('select budget.%I()', 'check_alerts');
-  end if;
+  begin
+    perform budget.check_alerts();
+  exception when lock_not_available or deadlock_detected then
+    -- The next step tries again.
+    null;
+  end;
   if v_last_run_at is null or v_last_run_at < budget_internal.clock() - interval '1 day' then
     begin
       more := budget.upkeep_step();
     exception when lock_not_available or deadlock_detected then
-      -- The next step tries again.
       more := false;
     end;
   end if;

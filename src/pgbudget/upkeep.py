@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -40,9 +41,10 @@ class Upkeep:
             try:
                 more = True
                 while more:
+                    begun = time.monotonic()
                     more = await self._step()
                     # Calls that wait for the same budgets get their turn.
-                    await asyncio.sleep(0.005)
+                    await asyncio.sleep(min(time.monotonic() - begun, 0.02))
             except psycopg.errors.InsufficientPrivilege:
                 log.warning("this login may not reconcile; leave it to pg_cron or grant it budget_reconciler")
                 return

@@ -36,7 +36,6 @@ def run(world: World, block: str, **variables: object) -> list[list[tuple[object
 
 def test_every_statement_of_the_ops_guide_does_what_it_says(world: World, tmp_path: Path) -> None:
     page = sections()
-    outbox = world.value("select to_regclass('budget.alert_outbox') is not null")
     world.set_clock("2031-01-15T12:00:00Z")
     world.execute("select budget.upkeep_step()")
     key = world.key(10**6)
@@ -98,18 +97,17 @@ def test_every_statement_of_the_ops_guide_does_what_it_says(world: World, tmp_pa
         "2 costs read, 1 new or changed\n2031-01-15: the provider says 0.0006 USD, the ledger 0.0041 USD"
     )
 
-    if outbox:
-        dead, redrive = page["A dead alert"]
-        world.execute(
-            "insert into budget_internal.alert_destinations values ('webhook', false, now());"
-            " insert into budget_internal.deliveries"
-            " (org_id, alert_id, destination, state, attempts, next_attempt_at, last_error)"
-            " select org_id, alert_id, 'webhook', 'dead', 10, now(), 'HTTP 500'"
-            " from budget_internal.alerts where kind = 'drift'"
-        )
-        assert [row[1] for row in run(world, dead)[0]] == ["drift"]
-        run(world, redrive)
-        assert run(world, dead) == [[]]
+    dead, redrive = page["A dead alert"]
+    world.execute(
+        "insert into budget_internal.alert_destinations values ('webhook', false, now());"
+        " insert into budget_internal.deliveries"
+        " (org_id, alert_id, destination, state, attempts, next_attempt_at, last_error)"
+        " select org_id, alert_id, 'webhook', 'dead', 10, now(), 'HTTP 500'"
+        " from budget_internal.alerts where kind = 'drift'"
+    )
+    assert [row[1] for row in run(world, dead)[0]] == ["drift"]
+    run(world, redrive)
+    assert run(world, dead) == [[]]
 
     (retention,) = page["Retention"]
     policy, dropped = run(world, retention)
