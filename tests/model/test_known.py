@@ -1,7 +1,12 @@
-"""Where the database is known to do otherwise than the reference, one test each, until it is mended."""
+"""Where the database was found to do otherwise than the reference, the shortest way there, one test each.
+
+A test that is expected to fail is a fault of the database that is known and not mended yet; ``known.py`` keeps the machine
+out of it. When it is mended the mark goes, and so does what keeps the machine away.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -16,28 +21,50 @@ from tests.support.world import MICRO, World
 CALL = Request("bare")
 
 
+def not_yet(reason: str) -> pytest.MarkDecorator:
+    """A fault that is known."""
+    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
+
+
 @pytest.fixture
 def pair(world: World) -> Iterator[Pair]:
     with Stage(world).pair(at("2027-01-15T12:00:00")) as fresh:
         yield fresh
 
 
-def test_what_holds_nothing_is_charged_its_worst_case_when_its_usage_cannot_be_believed(pair: Pair) -> None:
+@not_yet(
+    "DESIGN 8: a charge in full. judge_closures works the worst case of an unheld call out only for some outcomes: else it is 0"
+)
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report("finished", {"bogus": 1}),
+        Report("finished", {"output": -1}),
+        Report("finished", {"web_search": 1}),
+        Report("finished", {"output": 1}, seen={"output": -1}),
+        Report("released", {"output": 100}),
+        Report("unsent", {"output": 100}),
+    ],
+    ids=lambda report: f"{report.outcome} {report.usage} {report.seen}",
+)
+def test_what_holds_nothing_is_never_free_whatever_is_reported(pair: Pair, report: Report) -> None:
     pair.set_budget(("key", "bare"), 5400 * MICRO, enforcement="check")
     pair.reserve(CALL)
-    pair.settle((pair.books.calls[-1], Report("finished", {"bogus": 1})))
+    pair.settle((pair.books.calls[-1], report))
     pair.check()
 
 
-def test_a_request_that_is_refused_does_not_set_the_ceiling_of_a_run_for_the_next(pair: Pair) -> None:
-    pair.reserve(replace(CALL, run=RunOption("r1", 899 * MICRO)), replace(CALL, run=RunOption("r1", 1800 * MICRO)))
+@not_yet("judge_closures: least(1000000000000000, null) is 1,000,000 USD: what a stale call without a price is charged")
+@pytest.mark.parametrize("model", ["raw", "t-mini"])
+def test_a_call_whose_worst_case_has_no_price_is_not_charged_a_million(pair: Pair, model: str) -> None:
+    pair.set_budget(("key", "bare"), 900 * MICRO)
+    pair.set_key("bare", allow_unpriced=True)
+    # t-mini has a price, but none for this feature.
+    features = frozenset({"cache_write_5m"}) if model == "t-mini" else frozenset[str]()
+    pair.reserve(replace(CALL, model=model, features=features))
+    pair.advance(timedelta(seconds=91))
+    pair.reconcile()
     pair.check()
-
-
-def test_an_idle_period_passes_on_what_was_carried_into_it(pair: Pair) -> None:
-    pair.set_budget(("key", "bare"), 900 * MICRO, carry_cap=1800 * MICRO)
-    pair.advance(timedelta(days=3))
-    assert [answer.status for answer in pair.reserve(CALL, CALL, CALL)] == ["granted"] * 3
 
 
 def test_an_unpriced_call_settles(pair: Pair) -> None:
@@ -48,23 +75,6 @@ def test_an_unpriced_call_settles(pair: Pair) -> None:
     pair.check()
 
 
-def test_an_unpriced_call_goes_stale(pair: Pair) -> None:
-    pair.set_budget(("key", "bare"), 900 * MICRO)
-    pair.set_key("bare", allow_unpriced=True)
-    pair.reserve(replace(CALL, model="raw"))
-    pair.advance(timedelta(seconds=91))
-    pair.reconcile()
-    pair.check()
-
-
-def test_a_late_report_in_the_same_minute_corrects_the_minute(pair: Pair) -> None:
-    pair.set_rate(("key", "bare"), None, 500)
-    pair.reserve(CALL)
-    pair.settle((pair.books.calls[-1], Report("unknown")))
-    pair.settle((pair.books.calls[-1], Report("finished", {"input": 100, "output": 1})))
-    assert pair.found()["minutes"] == [["key", "bare", 1, 101]]
-
-
 def test_verify_knows_that_what_was_admitted_on_spent_alone_may_pass_a_limit(pair: Pair) -> None:
     pair.set_budget(("key", "bare"), 900 * MICRO)
     pair.set_policy(check_unknown=True, require_output=True)
@@ -73,13 +83,52 @@ def test_verify_knows_that_what_was_admitted_on_spent_alone_may_pass_a_limit(pai
     pair.check()
 
 
-def test_a_call_with_usage_was_sent_whatever_its_outcome(pair: Pair) -> None:
+@not_yet("DESIGN 5: a denied request takes nothing. slots_of gives a new run the ceiling of the first item that names it")
+def test_a_request_that_is_refused_does_not_set_the_ceiling_of_a_run_for_the_next(pair: Pair) -> None:
+    pair.reserve(replace(CALL, run=RunOption("r1", 899 * MICRO)), replace(CALL, run=RunOption("r1", 1800 * MICRO)))
+    pair.check()
+
+
+@not_yet("F09: unused room is carried over. carried_room takes a period that no call has opened for one without carried room")
+def test_an_idle_period_passes_on_what_was_carried_into_it(pair: Pair) -> None:
+    pair.set_budget(("key", "bare"), 900 * MICRO, carry_cap=1800 * MICRO)
+    pair.advance(timedelta(days=3))
+    assert [answer.status for answer in pair.reserve(CALL, CALL, CALL)] == ["granted"] * 3
+
+
+@not_yet("F26: corrected within the same window. settle_ended corrects no rate window")
+def test_a_late_report_in_the_same_minute_corrects_the_minute(pair: Pair) -> None:
+    pair.set_rate(("key", "bare"), None, 500)
+    pair.reserve(CALL)
+    pair.settle((pair.books.calls[-1], Report("unknown")))
+    pair.settle((pair.books.calls[-1], Report("finished", {"input": 100, "output": 1})))
+    pair.check()
+
+
+@not_yet("correct_rates: unsent takes the request out of the minute even with usage, which only a call that was sent can have")
+def test_a_call_with_usage_stays_a_request_of_its_minute(pair: Pair) -> None:
+    pair.set_budget(("key", "bare"), 5400 * MICRO)
     pair.set_rate(("key", "bare"), 5, 500)
+    pair.reserve(CALL)
+    pair.settle((pair.books.calls[-1], Report("unsent", {"input": 100, "output": 1})))
+    pair.check()
+
+
+@not_yet("DESIGN 4: same id and body, no second hold. earlier_grants forgets an unsent call even if it was charged")
+def test_a_call_with_usage_keeps_its_request_id(pair: Pair) -> None:
+    pair.set_budget(("key", "bare"), 5400 * MICRO)
     pair.reserve(replace(CALL, request_id="i1"))
     pair.settle((pair.books.calls[-1], Report("unsent", {"input": 100, "output": 1})))
-    assert pair.found()["minutes"] == [["key", "bare", 1, 101]]
-    again = pair.world.one(
-        "select * from budget.reserve_batch(jsonb_build_array(%s::jsonb))",
-        __import__("json").dumps(pair.item(replace(CALL, request_id="i1"))),
-    )
-    assert again["status"] == "granted_again"
+    pair.reserve(replace(CALL, request_id="i1"))
+
+
+@not_yet("busy_seconds: 1 to 60, it says; not when all that is in the way was granted in this very batch")
+def test_a_busy_budget_asks_to_wait_a_minute_at_most(pair: Pair) -> None:
+    pair.set_budget(("key", "bare"), 900 * MICRO)
+    pair.reserve(CALL)
+    pair.advance(timedelta(seconds=90))
+    pair.settle((pair.books.calls[-1], Report("released")))
+    item = pair.item(CALL)
+    rows = pair.world.rows("select code, retry_after_seconds from budget.reserve_batch(%s)", json.dumps([item, item]))
+    assert rows[1]["code"] == "budget_busy"
+    assert 1 <= rows[1]["retry_after_seconds"] <= 60
