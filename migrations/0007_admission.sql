@@ -173,7 +173,12 @@ add column rate_tokens bigint not null default 0;
 comment on column budget_internal.reservations.rate_tokens is
 'What the call counts as in the token windows of rate_scope_ids, in the minute rate_minute_at, until its usage is known.';
 
-alter table budget_internal.ledger_entries add column rung text;
+-- The minute is kept for a late report, which corrects it if it is still the current one.
+alter table budget_internal.ledger_entries
+add column rung text,
+add column rate_scope_ids bigint[],
+add column rate_minute_at timestamptz,
+add column rate_tokens bigint;
 
 -- Spend of every unit of the chain by calendar month (UTC) of the hold, whether or not the unit has a budget.
 create table budget_internal.unit_months (

@@ -17,7 +17,8 @@ as $$
     coalesce(p.ledger_retention_days, o.ledger_retention_days, i.ledger_retention_days),
     coalesce(p.refusal_retention_days, o.refusal_retention_days, i.refusal_retention_days),
     coalesce(p.alert_max_attempts, o.alert_max_attempts, i.alert_max_attempts),
-    coalesce(p.drift_tolerance_percent, o.drift_tolerance_percent, i.drift_tolerance_percent)
+    coalesce(p.drift_tolerance_percent, o.drift_tolerance_percent, i.drift_tolerance_percent),
+    coalesce(p.burn_rate_percent, o.burn_rate_percent, i.burn_rate_percent)
   from budget_internal.policies i
   left join budget_internal.policies o on o.scope_id = p_org_id
   left join budget_internal.policies p on p.scope_id = p_project_id

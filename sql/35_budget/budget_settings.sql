@@ -59,6 +59,8 @@ begin
       'LB101', format('allocation is for budgets of an org, project or unit, not of a %s', p_scope_kind), ''
     );
   end if;
+  v_new.thresholds := coalesce(case when p_options ? 'thresholds'
+    then budget_internal.option_percents(p_options, 'thresholds') else p_old.thresholds end, '{80,100}');
   return budget_internal.budget_extras(v_new, p_options, p_now);
 end
 $$;

@@ -3,7 +3,8 @@
 -- options: name (the period by default), enforcement (strict, check, soft), models (null: all), time_zone (UTC), anchor_at (now,
 --          for 1d 7d 30d), fiscal_month and fiscal_day (for quarter and year), raise_usd with raise_until (on top of the limit
 --          until then), carry_over_cap_usd (the most unused room that goes on into the next period), allocation (each_within,
---          sum_within; of an org, project or unit).
+--          sum_within; of an org, project or unit), thresholds (whole percents of the limit at which settled spend is told,
+--          80 and 100 by default; none: []).
 --          What is not named stays as the budget of that name has it; null takes it away.
 -- locks:   the org.
 -- errors:  LB101 unknown scope, bad amount, period, zone or option; LB105 isolation; LB109 against an allocation rule.
@@ -26,7 +27,7 @@ declare
 begin
   perform budget_internal.check_options('options', p_options, array[
     'name', 'enforcement', 'models', 'time_zone', 'anchor_at', 'fiscal_month', 'fiscal_day', 'raise_usd', 'raise_until',
-    'carry_over_cap_usd', 'allocation'
+    'carry_over_cap_usd', 'allocation', 'thresholds'
   ]);
   if p_period is null or p_period <> all (enum_range(null::budget.period_kind)::text[]) then
     perform budget_internal.fail('LB101', format(
@@ -51,7 +52,7 @@ $$;
 comment on function budget.set_budget(text, text, text, numeric, text, jsonb) is
   'Set or change a budget in USD for a period (1d 7d 30d day week month quarter year total) on a scope; null = no limit, '
   '0 = nothing. Options: name, enforcement, models, time_zone, anchor_at, fiscal_month, fiscal_day, raise_usd, raise_until, '
-  'carry_over_cap_usd, allocation; one that is not given stays as it is, null takes it away. Returns the budget id. LB101 on '
+  'carry_over_cap_usd, allocation, thresholds; one that is not given stays as it is, null takes it away. Returns the budget id. LB101 on '
   'bad input, LB109 against an allocation rule.';
 revoke all on function budget.set_budget(text, text, text, numeric, text, jsonb) from public;
 grant execute on function budget.set_budget(text, text, text, numeric, text, jsonb) to budget_admin;

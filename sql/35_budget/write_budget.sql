@@ -14,7 +14,8 @@ begin
     update budget_internal.budgets b
     set limit_nano_usd = p_new.limit_nano_usd, enforcement = p_new.enforcement, models = p_new.models,
       raise_nano_usd = p_new.raise_nano_usd, raise_until = p_new.raise_until,
-      carry_over_cap_nano_usd = p_new.carry_over_cap_nano_usd, allocation = p_new.allocation, changed_at = p_now
+      carry_over_cap_nano_usd = p_new.carry_over_cap_nano_usd, allocation = p_new.allocation,
+      thresholds = p_new.thresholds, changed_at = p_now
     where b.budget_id = p_old.budget_id and b.org_id = p_old.org_id;
     return v_budget_id;
   end if;

@@ -87,7 +87,6 @@ begin
     perform budget_internal.fail('LB901', format('budget %s would pass its limit by admission', v_broken), '');
   end if;
 
-  -- As differences: a correction of an ended call may have come since the read, it takes no lock of the window.
   insert into budget_internal.rate_windows as w (org_id, scope_id, minute_at, requests, tokens)
   select s.org_id, s.scope_id, t.minute_at, t.requests, t.tokens
   from unnest(p_rates.scope_ids, p_rates.minutes, p_rates.taken_requests, p_rates.taken_tokens)

@@ -11,9 +11,11 @@ begin
   values (p_org_id, 'run', p_name, p_key_id, p_now)
   returning s.scope_id into run_id;
   insert into budget_internal.budgets as b (
-    org_id, scope_id, name, limit_nano_usd, max_grants, enforcement, period, anchor_at, time_zone, created_at, changed_at
+    org_id, scope_id, name, limit_nano_usd, max_grants, enforcement, period, anchor_at, time_zone, thresholds, created_at,
+    changed_at
   ) values (
-    p_org_id, run_id, 'run', p_limit_nano_usd, p_max_grants, 'strict', 'total', date_trunc('second', p_now), 'UTC', p_now, p_now
+    p_org_id, run_id, 'run', p_limit_nano_usd, p_max_grants, 'strict', 'total', date_trunc('second', p_now), 'UTC', '{}',
+    p_now, p_now
   ) returning b.budget_id into budget_id;
   insert into budget_internal.periods as p (org_id, budget_id, starts_at, ends_at, lock_key)
   values (p_org_id, budget_id, '-infinity', 'infinity', budget_internal.run_lock_key(p_key_id, p_name))

@@ -8,6 +8,8 @@ declare
   v_ids uuid[] := array(select c.reservation_id from unnest(p_closures) c);
   v_expected bigint;
   v_changed bigint;
+  v_charged_ids bigint[];
+  v_added bigint[];
   v_now_ms constant bigint := extract(epoch from p_now) * 1000;
 begin
   if cardinality(v_ids) = 0 then
@@ -47,9 +49,13 @@ begin
       end
     from moved m
     where p.period_id = m.period_id
-    returning 1
+    returning p.period_id, m.spent::bigint as added
   )
-  select (select count(*) from moved), (select count(*) from changed) into v_expected, v_changed;
+  select
+    (select count(*) from moved), count(*),
+    array_agg(c.period_id) filter (where c.added > 0), array_agg(c.added) filter (where c.added > 0)
+  into v_expected, v_changed, v_charged_ids, v_added
+  from changed c;
   if v_changed <> v_expected then
     perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
   end if;
@@ -59,20 +65,22 @@ begin
   ));
   perform budget_internal.count_units(p_closures);
   perform budget_internal.correct_rates(p_closures);
+  perform budget_internal.record_crossings(v_charged_ids, v_added, p_now);
 
   return query
   with booked as (
     insert into budget_internal.ledger_entries (
       org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,
       outcome, usage, provider_cost_usd, overrun, flags, model, route_id, price_id, variant, request_id, body_hash,
-      reserved_at, note, rung, attempt
+      reserved_at, note, rung, attempt, rate_scope_ids, rate_minute_at, rate_tokens
     )
     select
       r.org_id, p_now, c.kind, r.reservation_id, r.key_id, r.scope_ids,
       budget_internal.charged_period_ids(r.held_period_ids || r.counted_period_ids, r.price_ids[r.attempt]),
       c.amount_nano_usd, r.reserved_nano_usd, c.source, c.outcome, c.usage, c.provider_cost_usd,
       cardinality(r.held_period_ids) > 0 and c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], c.variant,
-      r.request_id, r.body_hash, r.reserved_at, c.note, r.rung, r.attempt
+      r.request_id, r.body_hash, r.reserved_at, c.note, r.rung, r.attempt,
+      nullif(r.rate_scope_ids, '{}'), r.rate_minute_at, nullif(r.rate_tokens, 0)
     from unnest(p_closures) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id
     order by c.item

@@ -1,16 +1,16 @@
--- budget_internal.settle_lock_keys: the locks that the end of some reservations, open or ended, needs: all their periods, and the
--- units whose spend they count in. Read before locking: a reservation never changes its periods or its scopes.
+-- budget_internal.settle_lock_keys: the locks that the end of some reservations, open or ended, needs: all their periods, the
+-- units whose spend they count in, and the rate windows that they correct. Read before locking: a reservation never changes its periods or its scopes.
 create or replace function budget_internal.settle_lock_keys(p_reservation_ids uuid[]) returns bigint[]
 language plpgsql stable
 as $$
 begin
   return (
     with held as (
-      select r.held_period_ids || r.counted_period_ids as period_ids, r.scope_ids
+      select r.held_period_ids || r.counted_period_ids as period_ids, r.scope_ids, r.rate_scope_ids
       from budget_internal.reservations r
       where r.reservation_id = any (p_reservation_ids)
       union all
-      select l.period_ids, l.scope_ids
+      select l.period_ids, l.scope_ids, l.rate_scope_ids
       from unnest(p_reservation_ids) i (reservation_id)
       join budget_internal.ledger_entries l on l.reservation_id = i.reservation_id
       where not exists (select 1 from budget_internal.reservations r where r.reservation_id = i.reservation_id)
@@ -24,6 +24,10 @@ begin
       select budget_internal.unit_lock_key(s.scope_id)
       from budget_internal.scopes s
       where s.scope_id in (select unnest(h.scope_ids) from held h) and s.kind = 'unit'
+      union all
+      select budget_internal.rate_lock_key(i.scope_id)
+      from held h
+      cross join lateral unnest(h.rate_scope_ids) i (scope_id)
     ) k
   );
 end

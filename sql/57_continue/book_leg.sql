@@ -22,6 +22,7 @@ begin
   if p_amount = 0 then
     return;
   end if;
+  perform budget_internal.record_crossings(v_charged, array_fill(p_amount, array[cardinality(v_charged)]), p_now);
   perform budget_internal.correct_units(p_reservation.org_id, p_reservation.scope_ids, p_reservation.reserved_at, p_amount);
   insert into budget_internal.ledger_entries (
     org_id, booked_at, kind, reservation_id, key_id, scope_ids, period_ids, amount_nano_usd, reserved_nano_usd, source,

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import psycopg
 import uvicorn
-from psycopg_pool import PoolTimeout
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from pgbudget.admin import ReconcileEndpoint
+from pgbudget.alerts.admin import AlertsEndpoint
+from pgbudget.alerts.settings import AlertSettings
+from pgbudget.alerts.worker import AlertWorker
 from pgbudget.config import Config
 from pgbudget.data_plane import ChatEndpoint, DataPlane
 from pgbudget.db import Database
 from pgbudget.errors import BudgetError, NotFound, NotMetered
 from pgbudget.http import dumps, plain, virtual_key
 from pgbudget.runs import RunsEndpoint
+from pgbudget.upkeep import Upkeep
 from pgbudget.upstream import Upstream
-
-log = logging.getLogger("pgbudget.app")
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -38,7 +36,9 @@ def create_app(config: Config) -> Starlette:
     # Heartbeats and upkeep must not queue behind requests.
     background = Database(config.dsn, pool_size=2)
     upstream = Upstream(config)
+    alerts = AlertWorker(background, AlertSettings.from_env(config.environment))
     plane = DataPlane(config, database, background, upstream)
+    upkeep = Upkeep(background, config.reconcile_seconds)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -47,11 +47,13 @@ def create_app(config: Config) -> Starlette:
         plane.settlements.start()
         plane.heartbeats.start()
         plane.refusals.start()
-        upkeep = asyncio.create_task(_reconcile(config, background), name="reconcile")
+        alerts.start()
+        upkeep.start()
         try:
             yield
         finally:
-            upkeep.cancel()
+            upkeep.stop()
+            await alerts.stop()
             await plane.settlements.stop(min(config.shutdown_seconds, 10))
             plane.heartbeats.stop()
             await plane.refusals.stop(2)
@@ -101,6 +103,7 @@ def create_app(config: Config) -> Starlette:
     async def unknown(request: Request) -> Response:
         raise NotFound(f"there is nothing at {request.url.path}")
 
+    alert_admin = AlertsEndpoint(config, background)
     runs = RunsEndpoint(config, database, plane.refusals)
     app = Starlette(
         routes=[
@@ -110,6 +113,8 @@ def create_app(config: Config) -> Starlette:
             Route("/v1/budget/runs", _guarded(runs.start), methods=["POST"]),
             Route("/v1/budget/runs/{run:path}/end", _guarded(runs.end), methods=["POST"]),
             Route("/admin/reconcile", _guarded(ReconcileEndpoint(config, background).handle), methods=["POST"]),
+            Route("/admin/alerts", _guarded(alert_admin.list), methods=["GET"]),
+            Route("/admin/alerts/{alert_id}/redrive", _guarded(alert_admin.redrive), methods=["POST"]),
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/v1/{path:path}", _guarded(unmetered), methods=_METHODS),
@@ -153,21 +158,3 @@ def _guarded(handler: Handler) -> Handler:
             return Response(dumps(error.body()), error.status, headers, media_type="application/json")
 
     return guarded
-
-
-async def _reconcile(config: Config, database: Database) -> None:
-    """Charge what went stale. Any number of gateways may do so: the rows are judged under their locks."""
-    while config.reconcile_seconds:
-        await asyncio.sleep(config.reconcile_seconds)
-        try:
-            more = True
-            while more:
-                row = (await database.fetch("select charged, failed, quarantined, more from budget.reconcile(500)"))[0]
-                more = row["more"]
-                if row["charged"] or row["failed"]:
-                    log.warning("reconciled: %(charged)d charged, %(failed)d failed, %(quarantined)d quarantined", row)
-        except psycopg.errors.InsufficientPrivilege:
-            log.warning("this login may not reconcile; leave it to pg_cron or grant it budget_reconciler")
-            return
-        except (psycopg.Error, PoolTimeout) as error:
-            log.warning("not reconciled (%s)", type(error).__name__)

@@ -9,9 +9,6 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,13 +17,12 @@ import psycopg
 import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich import box
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from pgbudget import migrate
-from pgbudget.http import plain
+from pgbudget import costs, migrate
+from pgbudget.alerts.cli import alerts_app
 from pgbudget.prices import cli as prices_cli
+from pgbudget.terminal import Dsn, Failed, cell, database, out
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,24 +37,11 @@ app.add_typer(migrate_app, name="migrate")
 app.add_typer(key_app, name="key")
 app.add_typer(budget_app, name="budget")
 app.add_typer(prices_cli.app, name="prices")
+app.add_typer(alerts_app, name="alerts")
+app.add_typer(costs.app, name="costs")
 
-_out = Console()
-
-Dsn = Annotated[str, typer.Option("--dsn", envvar="PGBUDGET_DSN", help="Postgres, as an admin.", show_envvar=True)]
 Folder = Annotated[Path, typer.Option("--folder", help="Where data and settings of pgbudget up are kept.")]
 _FOLDER = Path(".pgbudget")
-
-
-class _Failed(Exception):
-    pass
-
-
-@contextmanager
-def _database(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    if not dsn:
-        raise _Failed("no database: set PGBUDGET_DSN or give --dsn (of pgbudget up: set -a; . .pgbudget/dev.env; set +a)")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
 
 
 @app.command()
@@ -69,7 +52,7 @@ def up(
     """Run all of it here: an embedded Postgres, a simulated provider, the gateway, a demo key."""
     from pgbudget.devstack import DevStack
 
-    DevStack(folder, port, _out).run()
+    DevStack(folder, port, out).run()
 
 
 @app.command()
@@ -77,7 +60,7 @@ def down(folder: Folder = _FOLDER) -> None:
     """Stop the Postgres of a pgbudget up that was killed. (One that runs is stopped by Ctrl-C.)"""
     from pgbudget.devstack import DevStack
 
-    DevStack(folder, 0, _out).stop_leftovers()
+    DevStack(folder, 0, out).stop_leftovers()
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -88,7 +71,7 @@ def psql(context: typer.Context, folder: Folder = _FOLDER, dsn: Dsn = "") -> Non
 
     dsn = dsn or read_env(folder).get("PGBUDGET_DSN", "")
     if not dsn:
-        raise _Failed(f"no database: set PGBUDGET_DSN or give --dsn; {folder / 'dev.env'} is not there, so nothing runs here")
+        raise Failed(f"no database: set PGBUDGET_DSN or give --dsn; {folder / 'dev.env'} is not there, so nothing runs here")
     program = shutil.which("psql") or str(embedded_binaries() / "psql")
     connection: dict[str, Any] = conninfo_to_dict(dsn)
     # Arguments are for all to see; the environment is not.
@@ -127,7 +110,7 @@ def simulate(
         behaviour = json.loads(defaults)
         Behaviours(behaviour)
     except ValueError as error:
-        raise _Failed(f"--defaults is not a behaviour (docs/simulator.md lists what it can have): {error}") from None
+        raise Failed(f"--defaults is not a behaviour (docs/simulator.md lists what it can have): {error}") from None
     # The server handles these itself and then passes them on: an orderly end is no death by a signal.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
@@ -138,13 +121,13 @@ def simulate(
 @migrate_app.command("status")
 def migrate_status(dsn: Dsn = "") -> None:
     """Show what is applied and what is pending."""
-    with _database(dsn) as connection:
+    with database(dsn) as connection:
         state = migrate.status(connection, migrate.Sources.load())
     for name in state.applied:
-        _out.print(f"applied  {name}")
+        out.print(f"applied  {name}")
     for name in state.pending:
-        _out.print(f"pending  {name}")
-    _out.print(f"sql/     {'up to date' if state.repeatable_current else 'to be re-applied'}")
+        out.print(f"pending  {name}")
+    out.print(f"sql/     {'up to date' if state.repeatable_current else 'to be re-applied'}")
 
 
 @migrate_app.command("up")
@@ -159,12 +142,12 @@ def migrate_up(
 
     password = os.environ.get("PGBUDGET_GATEWAY_PASSWORD", "")
     if gateway_login is not None and not password:
-        raise _Failed("PGBUDGET_GATEWAY_PASSWORD is not set")
-    with _database(dsn) as connection:
+        raise Failed("PGBUDGET_GATEWAY_PASSWORD is not set")
+    with database(dsn) as connection:
         applied = migrate.up(connection)
         if gateway_login is not None:
             make_login(connection, gateway_login, password, "budget_gateway", "budget_reconciler")
-    _out.print("\n".join(f"applied  {name}" for name in applied) or "nothing to do")
+    out.print("\n".join(f"applied  {name}" for name in applied) or "nothing to do")
 
 
 @migrate_app.command("dump")
@@ -179,7 +162,7 @@ def key_create(
 ) -> None:
     """Create a key in a project (org and project are made if they are new). The secret is shown this once."""
     options = {"allowed_models": models} if models else {}
-    with _database(dsn) as connection, connection.transaction():
+    with database(dsn) as connection, connection.transaction():
         _make_if_new(connection, "select budget.create_scope(null, 'org', %s)", org)
         _make_if_new(connection, "select budget.create_scope(%s, 'project', %s)", org, project)
         row = connection.execute(
@@ -203,22 +186,22 @@ def budget_set(
     """Set or change a budget. It acts on the next request."""
     kind, slash, label = scope.partition("/")
     if not kind or not label:
-        raise _Failed(
+        raise Failed(
             f"write the scope as kind/name, for example key/{label or ('ci' if slash else kind) or 'ci'}, not {scope!r}"
         )
     limit = None if limit_usd == "none" else _amount(limit_usd)
     options = {k: v for k, v in (("name", name), ("time_zone", time_zone)) if v is not None}
-    with _database(dsn) as connection:
+    with database(dsn) as connection:
         connection.execute(
             "select budget.set_budget(%s, %s, %s, %s, %s, %s)", (org, kind, label, limit, period, json.dumps(options))
         )
-    _out.print(f"{scope}: {limit_usd} USD a {period}" if limit is not None else f"{scope}: no limit, {period}")
+    out.print(f"{scope}: {limit_usd} USD a {period}" if limit is not None else f"{scope}: no limit, {period}")
 
 
 @app.command()
 def status(dsn: Dsn = "") -> None:
     """Show every budget with its current period, and whether the books agree."""
-    with _database(dsn) as connection:
+    with database(dsn) as connection:
         rows = connection.execute(
             "select org, scope_kind || '/' || scope_name, budget_name, limit_usd, spent_usd, reserved_usd,"
             " available_usd, ends_at from budget.budget_status order by 1, 2, 3"
@@ -231,11 +214,11 @@ def status(dsn: Dsn = "") -> None:
             name, overflow="fold", justify="right" if name in ("limit", "spent", "reserved", "available") else "left"
         )
     for row in rows:
-        table.add_row(*map(_cell, row))
-    _out.print(table)
+        table.add_row(*map(cell, row))
+    out.print(table)
     for check, subject, expected, actual in differences:
-        _out.print(f"[red]{check}[/] {subject}: expected {expected}, found {actual}")
-    _out.print("books agree" if not differences else f"{len(differences)} differences")
+        out.print(f"[red]{check}[/] {subject}: expected {expected}, found {actual}")
+    out.print("books agree" if not differences else f"{len(differences)} differences")
     if differences:
         raise typer.Exit(1)
 
@@ -246,18 +229,10 @@ def _amount(text: str) -> Decimal:
     except InvalidOperation:
         amount = Decimal("nan")
     if not amount.is_finite():
-        raise _Failed(f"{text} is not an amount in USD, such as 5 or 0.25; none is no limit")
+        raise Failed(f"{text} is not an amount in USD, such as 5 or 0.25; none is no limit")
     if amount < 0:
-        raise _Failed(f"the amount is negative: {text}; a limit of 0 refuses all that costs money, none is no limit")
+        raise Failed(f"the amount is negative: {text}; a limit of 0 refuses all that costs money, none is no limit")
     return amount
-
-
-def _cell(value: object) -> Text:
-    if isinstance(value, Decimal):
-        return Text(f"{plain(value):f}")
-    if isinstance(value, datetime):
-        return Text(value.isoformat(" ", "minutes"))
-    return Text("" if value is None else str(value))
 
 
 def _make_if_new(connection: psycopg.Connection[Any], query: str, *names: str) -> None:
@@ -298,7 +273,8 @@ def main() -> None:
     try:
         app()
     except (
-        _Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, prices_cli.PricesError, SourceMissing
+        Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, prices_cli.PricesError, SourceMissing,
+        costs.CostsError,
     ) as error:  # fmt: skip
         _fail(str(error))
     except psycopg.OperationalError as error:

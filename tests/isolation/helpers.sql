@@ -281,3 +281,12 @@ join budget_internal.budgets b on b.budget_id = p.budget_id
 join budget_internal.scopes s on s.scope_id = b.scope_id
 join spec.world w on w.org_id = p.org_id
 order by s.kind, s.name, p.starts_at;
+
+-- What was told of the key's budget, in the order it was.
+create view spec.told as
+select
+  c.threshold, c.arming, c.spent_nano_usd / 1000 as spent, c.limit_nano_usd / 1000 as limit, c.rearmed_at is not null as rearmed,
+  (select count(*) from budget_internal.alerts a where a.kind = 'threshold' and a.cause = concat_ws('/', c.period_id, c.threshold, c.arming)) as alerts
+from budget_internal.crossings c
+join spec.world w on w.org_id = c.org_id
+order by c.arming, c.threshold;
