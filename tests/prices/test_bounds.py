@@ -1,5 +1,5 @@
-"""What is held is never less than what is charged: for every shipped price list, variant and time of day, whatever an input of at
-most so many tokens turns out to be: plain, cached, written, heard, seen; and whatever the output is."""
+"""What is held is never less than what is charged: for every shipped price list, variant and time of day, whatever an input of
+at most so many tokens turns out to be: plain, cached, written, heard, seen; and whatever the output is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ CHECK = """
   ), drawn as materialized (
     select l.*, u.usage
     from list l
-    cross join generate_series(1, 2) n
     cross join lateral (
       select jsonb_object_agg(q.kind, q.quantity) as usage
       from (
@@ -35,13 +34,13 @@ CHECK = """
         from (
           select k.kind, k.direction,
             -- Mostly few kinds at once: the dearest by itself is what a bound fails on.
-            power(h.x, 8) + 1e-9 as part, case when n = 1 then 1 else 1 - power(g.x, 6) end as fill
+            power(h.x, 8) + 1e-9 as part, 1 - power(g.x, 6) as fill
           from budget_internal.charge_kinds k
           cross join lateral (
-            select (hashtext(k.kind || l.price_id || l.variant || n || %(seed)s::text) & 65535) / 65536.0 as x
+            select (hashtext(k.kind || l.price_id || l.variant || %(seed)s::text) & 65535) / 65536.0 as x
           ) h
           cross join lateral (
-            select (hashtext(l.price_id || l.variant || n || %(seed)s::text) & 65535) / 65536.0 as x
+            select (hashtext(l.price_id || l.variant || %(seed)s::text) & 65535) / 65536.0 as x
           ) g
           where k.feature is null and k.kind <> 'request' or k.feature = any (l.features)
         ) s
@@ -55,7 +54,9 @@ CHECK = """
   ), priced as materialized (
     select d.*,
       budget_internal.worst_case(d.price_id, d.variant, %(input)s, %(output)s, d.features, %(at)s::timestamptz) as hold,
-      budget_internal.price_usage(d.price_id, d.variant, d.usage, %(at)s::timestamptz + make_interval(secs => %(later)s)) as charge
+      budget_internal.price_usage(
+        d.price_id, d.variant, d.usage, %(at)s::timestamptz + make_interval(secs => %(later)s)
+      ) as charge
     from drawn d
   )
   select provider, model, variant, usage, hold, charge, count(*) over () as compared, hold < charge as short
@@ -80,7 +81,7 @@ INPUTS = st.one_of(
 
 # Not shrunk: the row that fails says it all, and each example looks at a thousand lists.
 @settings(
-    max_examples=20, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
+    max_examples=12, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(
@@ -94,5 +95,5 @@ def test_a_bound_is_never_below_what_it_bounds(
     row = priced.connection.execute(CHECK, values).fetchone()
     assert row is not None
     assert not row["short"], json.dumps(row, default=str)
-    # All but the lists of what has no price for a token.
-    assert row["compared"] > 1000
+    # All but lists without a price for output, when there is some.
+    assert row["compared"] > 350

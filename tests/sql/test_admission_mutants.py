@@ -727,9 +727,9 @@ MUTANTS = [
         requests_a_minute,
         (GRANTS, "requests = case when w.minute_at = excluded.minute_at then w.requests else 0 end", "requests = w.requests"),
     ),
-    mutant("another minute is corrected", requests_a_minute, (RATES, " and d.rate_minute_at = w.minute_at", "")),
-    mutant("no minute is corrected", requests_a_minute, (RATES, "greatest(0, w.tokens + l.tokens)::bigint", "w.tokens")),
-    mutant("an unsent call stays a request", requests_a_minute, (RATES, "greatest(0, w.requests - l.requests)", "w.requests")),
+    mutant("another minute is corrected", requests_a_minute, (RATES, " and w.minute_at = d.rate_minute_at", "")),
+    mutant("no minute is corrected", requests_a_minute, (RATES, "greatest(0, w.tokens + d.tokens)", "w.tokens")),
+    mutant("an unsent call stays a request", requests_a_minute, (RATES, "greatest(0, w.requests - d.requests)", "w.requests")),
     mutant(
         "the output does not shrink",
         tokens_a_minute,

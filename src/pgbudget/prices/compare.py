@@ -61,6 +61,9 @@ def compare(
         now = said.get(name) or _in_force(reviewed, name, moment)
         planned = _in_force(reviewed, name, moment)
         said[name] = card
+        if now is None and card.detail.get("deprecated"):
+            # Nobody should begin with it.
+            continue
         if now is None or (planned and not planned.same_prices(card) and not now.same_prices(card)):
             changes.append(Change("new" if now is None else "changed", card, tuple(_lines(now, card, second))))
     for version in reviewed:
@@ -108,7 +111,7 @@ def _with_limits(card: Card, second: SecondSource) -> Card:
     if opinion is None:
         return card
     context = max((c for c in (card.context, opinion.context) if c), default=None)
-    return replace(card, context=context, max_output=card.max_output or opinion.max_output)
+    return replace(card, context=context, max_output=opinion.max_output if card.max_output is None else card.max_output)
 
 
 def _in_force(versions: Iterable[Listed], name: tuple[str, str], at: datetime) -> Card | None:

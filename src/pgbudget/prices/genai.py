@@ -138,13 +138,15 @@ def _cards(provider: str, model: Any, as_of: datetime) -> Iterator[Card]:
         tiers = [rate.above_input_tokens for rate in rates]
         # A window smaller than a tier is not that of the whole model.
         context = model.context_window if (model.context_window or 0) > max(tiers) else None
+        # An embedding writes nothing: a cap of its own would be held at a price that it does not have.
+        writes = any(rate.kind in ("output", "audio_out", "image_out") for rate in rates)
         yield Card(
             provider,
             model.id,
             tuple(rates),
             begun[-1] if begun else None,
             context,
-            None,
+            None if writes else 0,
             tuple(_aliases(model)),
             source(),
             detail,

@@ -47,7 +47,7 @@ def as_json(card: Card, second: SecondSource) -> dict[str, Any]:
     made: dict[str, Any] = {"provider": card.provider, "model": card.model}
     made["effective_from"] = f"{card.effective_from or BEGINNING:%Y-%m-%d}"
     made.update({"context": card.context} if card.context else {})
-    made.update({"max_output": card.max_output} if card.max_output else {})
+    made.update({"max_output": card.max_output} if card.max_output is not None else {})
     made.update({"aliases": list(card.aliases)} if card.aliases else {})
     made.update({"detail": detail} if detail else {})
     made["rates"] = [rate.as_json() for rate in card.rates]
