@@ -69,3 +69,5 @@ create or replace trigger model_aliases_are_audited after insert or update or de
 for each row execute function budget_internal.audit_change();
 create or replace trigger prices_are_audited after insert or update or delete on budget_internal.prices
 for each row execute function budget_internal.audit_change();
+create or replace trigger provider_costs_are_audited after update or delete on budget_internal.provider_costs
+for each row execute function budget_internal.audit_change();

@@ -18,6 +18,9 @@ as $$
     when 'models' then format('model %s/%s', p_row ->> 'provider', p_row ->> 'model')
     when 'model_aliases' then format('alias %s/%s', p_row ->> 'provider', p_row ->> 'alias')
     when 'prices' then format('price %s/%s', p_row ->> 'provider', p_row ->> 'model')
+    when 'provider_costs' then format('provider cost of account %s on %s', (
+      select a.name from budget_internal.scopes a where a.scope_id = (p_row ->> 'account_id')::bigint
+    ), p_row ->> 'day_on')
     else p_table
   end
   from (values (1)) one (n)

@@ -21,7 +21,7 @@ begin
   where p.budget_id = p_slot.budget_id and p.starts_at = p_slot.starts_at;
   if coalesce(v_holds, 0) = 0 or p_held_nano_usd <= 0 then
     -- All that is in the way was granted in this very call.
-    return greatest(1, coalesce(v_hold_ms, 0) / 1000)::integer;
+    return greatest(1, least(60, coalesce(v_hold_ms, 0) / 1000))::integer;
   end if;
   v_age_ms := greatest(0, v_now_ms - v_since_ms / v_holds);
   v_left_ms := case

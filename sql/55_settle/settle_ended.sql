@@ -20,6 +20,7 @@ declare
   v_variant text;
   v_cost numeric;
   v_changed bigint;
+  v_lost boolean := false;
 begin
   -- The row lock lets one report at a time look for a correction: a reservation without budgets has no period locks.
   select l.* into v_entry
@@ -69,8 +70,13 @@ begin
       end
     where p.period_id = any (v_entry.period_ids);
     get diagnostics v_changed = row_count;
-    if v_changed <> cardinality(v_entry.period_ids) then
-      perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
+    v_lost := v_changed <> cardinality(v_entry.period_ids);
+    if v_lost then
+      -- One lost period must not keep the others, nor a whole batch, from the correction.
+      v_entry.period_ids := array(
+        select i.period_id from unnest(v_entry.period_ids) i (period_id)
+        where exists (select 1 from budget_internal.periods p where p.period_id = i.period_id)
+      );
     end if;
     perform budget_internal.shrink_carves(v_entry.scope_ids[1:1]);
     perform budget_internal.record_crossings(
@@ -92,7 +98,7 @@ begin
       v_entry.reserved_nano_usd,
       coalesce(v_source, case when v_usage is null then 'none' when v_outcome = 'finished' then 'usage' else 'bound' end),
       v_outcome, v_usage, v_stated, v_cost > 0,
-      array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end], null),
+      array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end, case when v_lost then 'missing_period' end], null),
       v_entry.model, v_entry.route_id, v_entry.price_id, v_variant, v_entry.request_id, v_entry.body_hash,
       v_entry.reserved_at, budget_internal.short_note(p_report -> 'note'), v_entry.rung, v_entry.attempt
     ) returning * into v_correction;

@@ -1,5 +1,5 @@
 -- budget_internal.ensure_ledger_partitions: a partition of the ledger for this month and for the months ahead.
--- A month that has rows in the default partition already stays there: moving them is the work of the upkeep.
+-- A month that has rows in the default partition already is left to budget_internal.empty_default_partition.
 create or replace function budget_internal.ensure_ledger_partitions(p_months_ahead integer) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -10,7 +10,7 @@ declare
   v_made integer := 0;
 begin
   for v_month in
-    select date_trunc('month', clock_timestamp() at time zone 'UTC') + make_interval(months => m)
+    select date_trunc('month', budget_internal.clock() at time zone 'UTC') + make_interval(months => m)
     from generate_series(0, p_months_ahead) m
   loop
     v_name := 'ledger_entries_' || to_char(v_month, 'YYYY_MM');

@@ -17,5 +17,6 @@ from budget_internal.reservations r
 left join budget_internal.scopes k on k.scope_id = r.key_id
 where r.reconciliation_quarantined_at is not null;
 comment on view budget.quarantine is
-  'Quarantined reservations. Repair the row and call budget.reconcile_one, which books the kept report or the whole hold.';
+  'Quarantined reservations. Repair the row and call budget.reconcile_one, which books the kept report or the whole hold; or decide '
+  'with budget.resolve.';
 grant select on budget.quarantine to budget_reader, budget_admin;

@@ -4,11 +4,17 @@ returns table (check_name text, subject text, expected numeric, actual numeric)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  with spent as (
-    select i.period_id, sum(l.amount_nano_usd) as amount
+  with booked as (
+    select i.period_id, l.amount_nano_usd as amount
     from budget_internal.ledger_entries l
     cross join lateral unnest(l.period_ids) i (period_id)
-    group by i.period_id
+    union all
+    -- What retention has dropped.
+    select p.period_id, p.retired_nano_usd from budget_internal.periods p where p.retired_nano_usd <> 0
+  ), spent as (
+    select b.period_id, sum(b.amount) as amount
+    from booked b
+    group by b.period_id
   ), holding as (
     select i.period_id, r.reserved_nano_usd as amount, 1 as holds, (extract(epoch from r.reserved_at) * 1000)::bigint as since_ms
     from budget_internal.reservations r
@@ -49,7 +55,7 @@ as $$
     case when r.ended_at is not null then p.held_nano_usd else greatest(b.limit_nano_usd - p.spent_nano_usd, p.held_nano_usd) end
   union all
   select 'unit_spend_equals_ledger', 'unit ' || coalesce(u.unit_id, l.unit_id) || ' ' || coalesce(u.month_on, l.month_on),
-    coalesce(l.amount, 0), coalesce(u.spent_nano_usd, 0)
+    coalesce(l.amount, 0) + coalesce(u.retired_nano_usd, 0), coalesce(u.spent_nano_usd, 0)
   from budget_internal.unit_months u
   full join (
     select s.scope_id as unit_id, date_trunc('month', e.reserved_at at time zone 'UTC')::date as month_on, sum(e.amount_nano_usd) as amount
@@ -57,7 +63,7 @@ as $$
     join budget_internal.scopes s on s.scope_id = any (e.scope_ids) and s.kind = 'unit'
     group by s.scope_id, date_trunc('month', e.reserved_at at time zone 'UTC')::date
   ) l on l.unit_id = u.unit_id and l.month_on = u.month_on
-  where coalesce(l.amount, 0) is distinct from coalesce(u.spent_nano_usd, 0)
+  where coalesce(l.amount, 0) + coalesce(u.retired_nano_usd, 0) is distinct from coalesce(u.spent_nano_usd, 0)
   union all
   select 'steps_within_cap', 'period ' || p.period_id, b.max_grants, p.grants
   from budget_internal.periods p
@@ -103,12 +109,13 @@ as $$
     select 1 from budget_internal.ledger_entries l where l.reservation_id = r.reservation_id and l.kind::text <> 'leg'
   )
   union all
-  -- Over a strict limit only by overruns, true-ups and lowered limits; holds and estimates never pass it.
+  -- Over a strict limit only by overruns, true-ups and lowered limits; holds and estimates never pass it. Of a period with rows that
+  -- retention has dropped it cannot be told any more.
   select 'within_limit', 'period ' || p.period_id, b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd, p.spent_nano_usd::numeric + p.held_nano_usd
   from budget_internal.periods p
   join budget_internal.budgets b on b.budget_id = p.budget_id
   where b.enforcement = 'strict' and p.spent_nano_usd::numeric + p.held_nano_usd > b.limit_nano_usd + p.carried_nano_usd + p.forgiven_nano_usd
-    and b.raise_nano_usd is null and b.changed_at = b.created_at
+    and b.raise_nano_usd is null and b.changed_at = b.created_at and p.retired_nano_usd = 0
     and not exists (
       select 1 from budget_internal.ledger_entries l where (l.overrun or 'unheld' = any (l.flags)) and p.period_id = any (l.period_ids)
     )

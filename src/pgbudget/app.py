@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import psycopg
 import uvicorn
-from psycopg_pool import PoolTimeout
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,9 +22,8 @@ from pgbudget.db import Database
 from pgbudget.errors import BudgetError, NotFound, NotMetered
 from pgbudget.http import dumps, plain, virtual_key
 from pgbudget.runs import RunsEndpoint
+from pgbudget.upkeep import Upkeep
 from pgbudget.upstream import Upstream
-
-log = logging.getLogger("pgbudget.app")
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -43,6 +38,7 @@ def create_app(config: Config) -> Starlette:
     upstream = Upstream(config)
     alerts = AlertWorker(background, AlertSettings.from_env(config.environment))
     plane = DataPlane(config, database, background, upstream)
+    upkeep = Upkeep(background, config.reconcile_seconds)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -52,11 +48,11 @@ def create_app(config: Config) -> Starlette:
         plane.heartbeats.start()
         plane.refusals.start()
         alerts.start()
-        upkeep = asyncio.create_task(_reconcile(config, background), name="reconcile")
+        upkeep.start()
         try:
             yield
         finally:
-            upkeep.cancel()
+            upkeep.stop()
             await alerts.stop()
             await plane.settlements.stop(min(config.shutdown_seconds, 10))
             plane.heartbeats.stop()
@@ -162,21 +158,3 @@ def _guarded(handler: Handler) -> Handler:
             return Response(dumps(error.body()), error.status, headers, media_type="application/json")
 
     return guarded
-
-
-async def _reconcile(config: Config, database: Database) -> None:
-    """Charge what went stale. Any number of gateways may do so: the rows are judged under their locks."""
-    while config.reconcile_seconds:
-        await asyncio.sleep(config.reconcile_seconds)
-        try:
-            more = True
-            while more:
-                row = (await database.fetch("select charged, failed, quarantined, more from budget.reconcile(500)"))[0]
-                more = row["more"]
-                if row["charged"] or row["failed"]:
-                    log.warning("reconciled: %(charged)d charged, %(failed)d failed, %(quarantined)d quarantined", row)
-        except psycopg.errors.InsufficientPrivilege:
-            log.warning("this login may not reconcile; leave it to pg_cron or grant it budget_reconciler")
-            return
-        except (psycopg.Error, PoolTimeout) as error:
-            log.warning("not reconciled (%s)", type(error).__name__)

@@ -19,8 +19,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich import box
 from rich.table import Table
 
-from pgbudget import migrate
+from pgbudget import costs, migrate
 from pgbudget.alerts.cli import alerts_app
+from pgbudget.prices import cli as prices_cli
 from pgbudget.terminal import Dsn, Failed, cell, database, out
 
 app = typer.Typer(
@@ -35,7 +36,9 @@ budget_app = typer.Typer(no_args_is_help=True, help="Budgets.")
 app.add_typer(migrate_app, name="migrate")
 app.add_typer(key_app, name="key")
 app.add_typer(budget_app, name="budget")
+app.add_typer(prices_cli.app, name="prices")
 app.add_typer(alerts_app, name="alerts")
+app.add_typer(costs.app, name="costs")
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where data and settings of pgbudget up are kept.")]
 _FOLDER = Path(".pgbudget")
@@ -265,10 +268,14 @@ def main() -> None:
     from pgbudget.config import ConfigError
     from pgbudget.devstack import DevStackError
     from pgbudget.embedded import ClusterError
+    from pgbudget.prices.genai import SourceMissing
 
     try:
         app()
-    except (Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError) as error:
+    except (
+        Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, prices_cli.PricesError, SourceMissing,
+        costs.CostsError,
+    ) as error:  # fmt: skip
         _fail(str(error))
     except psycopg.OperationalError as error:
         _fail(f"the database cannot be reached: {' '.join(str(error).split())}")

@@ -13,7 +13,7 @@ PGBUDGET_IDLE_SECONDS           between two pieces of an answer (300)
 PGBUDGET_TOTAL_SECONDS          for a whole call (3600)
 PGBUDGET_DRAIN_SECONDS          how long a stream is read on after its client left, for its real usage (5)
 PGBUDGET_SHUTDOWN_SECONDS       how long running calls may go on after SIGTERM (25)
-PGBUDGET_RECONCILE_SECONDS      how often stale reservations are looked for; 0: never, pg_cron does it (15)
+PGBUDGET_RECONCILE_SECONDS      how often the schedule is looked at, unless pg_cron has it; 0: never (15)
 
 Where alerts go (PGBUDGET_ALERT_...): pgbudget.alerts.settings.
 """

@@ -25,6 +25,7 @@ from rich.console import Console
 
 from pgbudget import migrate
 from pgbudget.embedded import Cluster, PortTaken, embedded_binaries, free_port
+from pgbudget.prices.store import seed as seed_prices
 from pgbudget.seed import seed_simulator
 
 _DATABASE = "pgbudget"
@@ -148,6 +149,9 @@ class DevStack:
         }
         self._spawn("simulator", ["simulate", "--port", str(simulator_port)], environment)
         self._spawn("gateway", ["serve", "--port", str(self._port)], environment)
+        # While they start: neither needs it.
+        with psycopg.connect(self._cluster.dsn(_DATABASE), autocommit=True) as connection:
+            seed_prices(connection)
         self._await(f"{simulator_url}/healthz")
         self._await(f"{url}/readyz")
         self._write_env(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -22,6 +22,8 @@ from tests.support.world import Row, World
 USAGE = {"input": 100, "output": 200}
 #: What 100 tokens in and 200 out hold with t-pro, in micro-dollars.
 PRO = 6500
+#: Calls that wait for a lock of ours.
+BLOCKED = "select count(*) from pg_locks where not granted and locktype = 'advisory'"
 
 
 # Short ways.
@@ -71,16 +73,12 @@ def while_it_waits(world: World, first: str, then: Callable[[World], None], seco
             assert row is not None
             return str(row["code"] or row["status"])
 
-    def blocked_or_done(outcome: Future[str]) -> bool:
-        blocked = "select count(*) from pg_locks where not granted and locktype = 'advisory'"
-        return outcome.done() or world.value(blocked) > 0
-
     with world.connect() as connection, ThreadPoolExecutor(1) as pool:
         with connection.transaction():
             connection.execute(first.encode(), arguments)
             then(world)
             outcome = pool.submit(call)
-            wait_until(lambda: blocked_or_done(outcome))
+            wait_until(lambda: outcome.done() or world.value(BLOCKED) > 0)
         return outcome.result()
 
 
@@ -187,18 +185,28 @@ def carried_over(world: World) -> None:
 
 def the_last_call_of_a_day(world: World) -> None:
     """It and the first of the next day wait for each other; whoever comes second knows of the first."""
-    world.set_clock("2027-01-15T23:59:59Z")
+    # A row: a session that waits sees it change, where it may keep the function that it knows.
+    world.execute("create table public.clock as select timestamptz '2027-01-15T23:59:59Z' as at")
+    world.execute("grant select on public.clock to budget_owner")
+    world.execute(
+        "create or replace function budget_internal.clock() returns timestamptz language sql volatile"
+        " set search_path = pg_catalog, pg_temp as 'select at from public.clock'"
+    )
+
+    def set_clock(moment: str) -> None:
+        world.execute("update public.clock set at = %s", moment)
+
     org = world.org()
     key = world.key(org=org)
     world.budget(org, "key", world.key_name(key)[1], HOLD, carry_over_cap_usd="0.0009")
     reserve = "select status, code from budget.reserve(%s, 't-mini', 100, 200)"
     midnight = "2027-01-16T00:00:00Z"
-    assert while_it_waits(world, reserve, lambda world: world.set_clock(midnight), reserve, key) == "granted"
+    assert while_it_waits(world, reserve, lambda _: set_clock(midnight), reserve, key) == "granted"
     assert world.counters() == [{"spent": 0, "held": HOLD}] * 2
     assert ask(world, key) == "budget_busy"
 
     # It waits over midnight: its day is closed. Its lock is known from the call before it.
-    world.set_clock("2027-01-16T23:59:59Z")
+    set_clock("2027-01-16T23:59:59Z")
     hold = "select pg_advisory_xact_lock(p.lock_key), %s from budget_internal.periods p order by p.period_id desc limit 1"
     world.execute("select budget.release(r.reservation_id) from budget_internal.reservations r")
 
@@ -212,8 +220,8 @@ def the_last_call_of_a_day(world: World) -> None:
         with connection.transaction():
             connection.execute(hold.encode(), (key,))
             straggler = pool.submit(call)
-            wait_until(lambda: world.value("select count(*) from pg_locks where not granted") > 0)
-            world.set_clock("2027-01-17T00:00:00Z")
+            wait_until(lambda: world.value(BLOCKED) > 0)
+            set_clock("2027-01-17T00:00:00Z")
         assert straggler.result() == "budget_busy"
 
 
@@ -594,7 +602,7 @@ MUTANTS = [
     mutant(
         "check holds",
         each_enforcement,
-        (ROOMS, "case when s.strict then 'strict'", "case when s.strict or b.enforcement = 'check' then 'strict'"),
+        (ROOMS, "then 'strict' else 'check' end", "then 'strict' else 'strict' end"),
     ),
     mutant(
         "check lets in at its limit",
@@ -635,12 +643,12 @@ MUTANTS = [
     mutant(
         "models are not looked at when holding",
         narrowed_to_models,
-        (PREPARE, "where b.models is null or b.models && r.upstream_models", "where true"),
+        (PREPARE, "where b.models is null or b.models && r.priced_models", "where true"),
     ),
     mutant(
         "models are looked for by the typed name",
         narrowed_to_models,
-        (PREPARE, "b.models && r.upstream_models", "r.model = any (b.models)"),
+        (PREPARE, "b.models && r.priced_models", "r.model = any (b.models)"),
     ),
     mutant(
         "models are not looked at when charging",
@@ -661,9 +669,16 @@ MUTANTS = [
         "a raise lasts an instant longer", raised_until_it_expires, (LIMIT, "p_raise_until > p_at", "p_raise_until >= p_at")
     ),
     mutant("a raise is no room", raised_until_it_expires, (LIMIT, "then p_raise else", "then 0 else")),
-    mutant("room is carried over without a cap", carried_over, (CARRIED, "    v_budget.carry_over_cap_nano_usd,\n", "")),
-    mutant("what is held is carried over", carried_over, (CARRIED, " - coalesce(v_period.held_nano_usd, 0)", "")),
-    mutant("room is carried from before the budget", carried_over, (CARRIED, "v_budget.created_at >= p_starts_at", "false")),
+    mutant(
+        "room is carried over without a cap",
+        carried_over,
+        (CARRIED, "return least(v_budget.carry_over_cap_nano_usd, v_idle)::bigint", "return v_idle::bigint"),
+    ),
+    mutant("idle periods pass nothing on", carried_over, (CARRIED, "v_idle := v_idle + v_budget.limit_nano_usd;", "")),
+    mutant("what is held is carried over", carried_over, (CARRIED, " - v_period.held_nano_usd\n", "\n")),
+    mutant(
+        "room is carried from before the budget", carried_over, (CARRIED, "v_budget.created_at < v_before loop", "true loop")
+    ),
     mutant(
         "a refusal does not know what is carried over",
         carried_over,
@@ -712,9 +727,9 @@ MUTANTS = [
         requests_a_minute,
         (GRANTS, "requests = case when w.minute_at = excluded.minute_at then w.requests else 0 end", "requests = w.requests"),
     ),
-    mutant("another minute is corrected", requests_a_minute, (RATES, " and d.rate_minute_at = w.minute_at", "")),
-    mutant("no minute is corrected", requests_a_minute, (RATES, "greatest(0, w.tokens + l.tokens)::bigint", "w.tokens")),
-    mutant("an unsent call stays a request", requests_a_minute, (RATES, "greatest(0, w.requests - l.requests)", "w.requests")),
+    mutant("another minute is corrected", requests_a_minute, (RATES, " and w.minute_at = d.rate_minute_at", "")),
+    mutant("no minute is corrected", requests_a_minute, (RATES, "greatest(0, w.tokens + d.tokens)", "w.tokens")),
+    mutant("an unsent call stays a request", requests_a_minute, (RATES, "greatest(0, w.requests - d.requests)", "w.requests")),
     mutant(
         "the output does not shrink",
         tokens_a_minute,

@@ -415,7 +415,11 @@ MUTANTS = [
         repeats_hold_once,
         (EARLIER, "where l.booked_at > p_now", "where false and l.booked_at > p_now"),
     ),
-    mutant("the id of an unsent call stays taken", repeats_hold_once, (EARLIER, " and l.outcome <> 'unsent'", "")),
+    mutant(
+        "the id of an unsent call stays taken",
+        repeats_hold_once,
+        (EARLIER, " and (l.outcome <> 'unsent' or l.kind <> 'released')", ""),
+    ),
     mutant(
         "a request id is not looked for within its batch",
         repeats_hold_once,

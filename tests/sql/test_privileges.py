@@ -72,23 +72,26 @@ def test_the_gateway_can_only_execute_its_functions(world: World) -> None:
             {
                 *("alert_destinations", "check_alerts", "claim_alerts", "finish_alert", "redrive_alert"),
                 *("reconcile", "reconcile_one", "set_alert_destinations", "usd", "verify"),
+                *("apply_retention", "run_reconciler", "run_schedule", "run_upkeep", "upkeep_step"),
             },
             {"budget.alert_outbox"},
         ),
         (
             "budget_reader",
             # The last two are what views are made with: a reader may execute them, and not look into their schema.
-            {"explain", "quote", "usd", "verify", "carried_now", "period_now", "alert_destinations"},
+            {"explain", "exposure_for", "quote", "usd", "verify", "carried_now", "period_now", "alert_destinations"},
             {
                 *(
                     "budget.alert_outbox",
                     "budget.audit",
                     "budget.budget_status",
                     "budget.crossing",
+                    "budget.drift",
+                    "budget.exposure",
                     "budget.key_chain",
                     "budget.ledger",
-                    "budget.pressure",
                 ),
+                *("budget.pressure", "budget.schedule_status", "budget.price_list", "budget.model_alias"),
                 *("budget.quarantine", "budget.refusal_count", "budget.reservation_status", "budget.run_status"),
                 "budget.unit_spend",
             },
