@@ -16,10 +16,10 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 test: debian $(STAMP) ## all tests; some of them with PYTEST_ARGS="-k reserve"
-	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(PYTEST_ARGS)
+	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-18: $(STAMP) ## the Python tests on the embedded Postgres 18
-	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 lint: debian $(STAMP) ## ruff, mypy, sqlfluff, hadolint, and the tests of documents and functions
 	$(BIN)/ruff check .
