@@ -42,6 +42,8 @@ from pgbudget.embedded import Cluster
 PASSWORD = "gateway-password-of-the-soak"  # noqa: S105
 LOGIN = "soak_gateway"
 HUGE = 1_000_000
+#: Ends the name of a call that has no request id: the ledger knows it by its key only.
+ANONYMOUS = "-anonymous"
 #: What a client may be refused with here; anything else is a finding.
 REFUSALS = {
     "budget_exceeded", "budget_busy", "request_over_limit", "idempotency_conflict", "enforcement_unavailable", "upstream_error"
@@ -162,6 +164,9 @@ class Call:
 def random_call(chance: random.Random, key: Key, number: int) -> Call:
     """As calls are: most are short, some run into the cap, a few meet a fault or are left."""
     identity = f"{key.label}/{number}"
+    request_id: str | None = identity
+    if chance.random() < 0.2:
+        identity, request_id = identity + ANONYMOUS, None
     stream = chance.random() < 0.6
     tokens = max(1, round(math.exp(chance.gauss(math.log(80), 0.8))))
     chunks = min(tokens, chance.randint(2, 20))
@@ -180,7 +185,8 @@ def random_call(chance: random.Random, key: Key, number: int) -> Call:
         (2, {"close_after_chunks": after}),
         (2, {"silence_after_chunks": after}),
         (1, {"end_after_chunks": after}),
-        (1, {"error_after_chunks": after}),
+        # After an error in place of any output nothing is charged, as designed, though this provider bills the input.
+        (1, {"error_after_chunks": max(1, after)} if stream else {}),
         (5, {"no_usage": True}),
         # At once, so that hardly a kill hits it: what such a call costs beyond its hold nobody could know then.
         (2, {"ignore_cap": True, "completion_tokens": 2000, "chunk_ms": 0, "chunks": 1}),
@@ -195,7 +201,7 @@ def random_call(chance: random.Random, key: Key, number: int) -> Call:
         body |= {"stream": True}
         if chance.random() < 0.5:
             body |= {"stream_options": {"include_usage": True}}
-    call = Call(key, identity, {**behaviour, **fault}, body, identity if chance.random() < 0.8 else None)
+    call = Call(key, identity, {**behaviour, **fault}, body, request_id)
     if chance.random() < 0.08 and "ignore_cap" not in fault:
         if stream:
             call.leave_after_lines = chance.randint(0, 20)
@@ -320,7 +326,9 @@ class Tally:
 
     def __init__(self, simulator: Simulator) -> None:
         self.by_call: Counter[str] = Counter()
-        self._costs: dict[tuple[str, int], int] = {}
+        #: What made each call behave as it did, for who looks into a finding.
+        self.behaviours: dict[str, str] = {}
+        self._costs: dict[int, tuple[str, int]] = {}
         self._url = f"{simulator.url}/simulator/tally"
         self._seen = 0
 
@@ -331,13 +339,17 @@ class Tally:
         generated = answer["generated"]
         first = answer["requests"] - len(generated)
         for number, call in enumerate(generated, first):
-            self._costs[call["id"] or "", number] = call["billed_nano_usd"]
+            identity = str(call["id"] or "")
+            self._costs[number] = (identity, call["billed_nano_usd"])
+            behaviour = dict(call["request_headers"]).get("x-simulate", "")
+            streamed = "streamed" if call["request_body"].get("stream") else "whole"
+            self.behaviours[identity] = f"{streamed}, {call['state']}, {call['status']}, {behaviour}"
         self._seen = answer["requests"]
 
     def finish(self) -> int:
         """The last look; returns the simulator's own total."""
         self.look()
-        for (call, _), cost in self._costs.items():
+        for call, cost in self._costs.values():
             self.by_call[call] += cost
         return int(self._get(0)["cost_nano_usd"])
 
@@ -508,20 +520,25 @@ def read_books(dsn: str, keys: list[Key], tally: Tally, books: Books) -> None:
 
     by_key = {key.label: {"ledger": 0, "tally": 0} for key in keys}
     by_call: Counter[str] = Counter()
+    ways: dict[str, list[str]] = {}
     for entry in ledger:
         by_key[entry["key"]]["ledger"] += entry["amount"]
         by_call[entry["request_id"]] += entry["amount"]
+        ways.setdefault(entry["request_id"], []).append(f"{entry['kind']} {entry['outcome']}")
     for call, cost in tally.by_call.items():
         by_key[call.rpartition("/")[0]]["tally"] += cost
-        # Calls without a request id of their own are seen in the sum of their key.
-        if call in by_call:
-            books.check(by_call[call] >= cost, f"call {call}: charged {by_call[call]}, cost {cost} nano-USD")
+        if not call.endswith(ANONYMOUS):
+            booked = f"{by_call[call]} ({', '.join(ways.get(call, []))})"
+            books.check(by_call[call] >= cost, f"call {call}: charged {booked}, cost {cost} nano-USD: {tally.behaviours[call]}")
     for label, sums in by_key.items():
         books.check(sums["ledger"] >= sums["tally"], f"key {label}: charged {sums['ledger']}, cost {sums['tally']} nano-USD")
 
     trued_up = {entry["reservation_id"] for entry in ledger if entry["kind"] == "trued_up"}
     standing = [entry for entry in ledger if entry["kind"] == "charged" and entry["reservation_id"] not in trued_up]
     charged = sum(entry["amount"] for entry in ledger)
+    compared = {call: cost for call, cost in tally.by_call.items() if not call.endswith(ANONYMOUS)}
+    provisional = {entry["request_id"] for entry in standing} & compared.keys()
+    excess = sum(by_call[call] - compared[call] for call in provisional)
     books.result |= {
         "keys_nano_usd": by_key,
         "ledger_nano_usd": charged,
@@ -532,7 +549,8 @@ def read_books(dsn: str, keys: list[Key], tally: Tally, books: Books) -> None:
         "provisional_trued_up": len(trued_up),
         "provisional_standing_nano_usd": sum(entry["amount"] for entry in standing),
         "overruns": len({entry["reservation_id"] for entry in ledger if entry["overrun"]}),
-        "calls_compared": len(by_call.keys() & tally.by_call.keys()),
+        "calls_compared": len(compared),
+        "overcharge_by_provisional_percent": round(100 * excess / (sum(compared.values()) or 1), 2),
     }
 
 
@@ -565,6 +583,13 @@ def soak(postgres: Cluster, dsn: str, plan: Plan, say: Callable[[str], None] = l
         with Watch(dsn, tally) as watch:
             with traffic:
                 kills = kill_in_turn(postgres, gateways, plan, say)
+
+                def serves_again() -> bool:
+                    find_service(kills[-1:], list(traffic.served))
+                    return not kills or kills[-1].served_by_each is not None
+
+                with suppress(AssertionError):
+                    wait_until(serves_again, 60)
             say("traffic has ended")
             stopped = time.monotonic()
             with suppress(AssertionError), connect(dsn) as connection:
@@ -583,7 +608,6 @@ def soak(postgres: Cluster, dsn: str, plan: Plan, say: Callable[[str], None] = l
     books.check(watch.samples > plan.seconds / 3, f"only {watch.samples} samples")
     books.check(not traffic.unexpected, f"{len(traffic.unexpected)} strange answers: {traffic.unexpected[:5]}")
     books.check(not gateways.tracebacks, f"{len(gateways.tracebacks)} gateways logged an exception: {gateways.tracebacks[:1]}")
-    # A row past its window waits for the next turn of the reconciler, or for Postgres and a gateway to be back.
     return {
         "seconds": plan.seconds,
         "kill_every": plan.kill_every,
@@ -623,7 +647,10 @@ def report(result: Row) -> Iterator[str]:
     yield f"provisional: {result['provisional']}, trued up: {result['provisional_trued_up']}; overruns: {result['overruns']}"
     for name, count in result["entries"].items():
         yield f"  {count:6} {name}"
-    yield f"calls compared one by one: {result['calls_compared']}; samples: {result['samples']}"
+    yield (
+        f"calls compared one by one: {result['calls_compared']}: provisional charges made them"
+        f" {result['overcharge_by_provisional_percent']} % dearer; samples of the budgets: {result['samples']}"
+    )
     yield (
         f"open: {result['most_open']} at most, {result['most_late_seconds']} s past the window at most;"
         f" the last ended {result['last_hold_ended_after_seconds']} s after the traffic"
