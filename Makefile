@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PORT ?= 8080
+# Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process.
+WORKERS := -n 2 --dist worksteal
 
 .PHONY: up help test test-18 lint fmt lock docs venv clean debian
 
