@@ -135,7 +135,7 @@ def test_an_estimate_without_a_price_corrects_nothing(pair: Pair) -> None:
 @pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
-    reason="F16: a Retry-After only where waiting helps. decide names the first limit that is full, though another is never met",
+    reason="F16: Retry-After only where waiting helps. decide names the first limit that is full, though another is never met",
 )
 def test_a_token_limit_that_can_never_be_met_is_named_before_one_that_is_full(pair: Pair) -> None:
     pair.set_rate(("project", "q"), None, 350)
