@@ -218,7 +218,11 @@ create table budget_internal.audit_entries (
 );
 create index audit_entries_time on budget_internal.audit_entries (org_id, changed_at);
 
--- Signatures and row types that grow.
+-- Signatures and row types that grow. Views are made again with all of sql/, on the functions as they are then.
+drop view if exists budget.budget_status;
+drop view if exists budget.reservation_status;
+drop view if exists budget.quarantine;
+drop view if exists budget.ledger;
 drop function if exists budget.create_org(text);
 drop function if exists budget.create_project(text, text);
 drop function if exists budget.set_policy(text, jsonb);

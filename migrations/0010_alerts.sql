@@ -25,7 +25,8 @@ add column burn_rate_percent integer,
 add constraint policies_burn_rate check (burn_rate_percent between 1 and 10000);
 comment on column budget_internal.policies.burn_rate_percent is
 'Alert when a period would end at so many percent above its limit if it went on as it began.';
-update budget_internal.policies set burn_rate_percent = 20 where scope_id = 0;
+update budget_internal.policies set burn_rate_percent = 20
+where scope_id = 0;
 
 -- The budgets of runs tell nothing: there is one for every run.
 alter table budget_internal.budgets disable trigger user;

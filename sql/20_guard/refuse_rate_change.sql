@@ -15,7 +15,8 @@ begin
 end
 $$;
 revoke all on function budget_internal.refuse_rate_change() from public;
-comment on function budget_internal.refuse_rate_change() is 'Trigger: rates and windows are only ever added, and only to a price that is not reviewed.';
+comment on function budget_internal.refuse_rate_change() is
+  'Trigger: rates and windows are only ever added, and only to a price that is not reviewed.';
 
 create or replace trigger price_rates_are_immutable before insert or update or delete on budget_internal.price_rates
 for each row execute function budget_internal.refuse_rate_change();

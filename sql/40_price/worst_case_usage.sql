@@ -1,5 +1,6 @@
 -- budget_internal.worst_case_usage: the dearest usage a request can turn into: every input token as the dearest input
--- kind its features can trigger, every output token as the dearest output kind, every fee once.
+-- kind its features can trigger, every output token as the dearest output kind, every fee as often as it may be used: a feature
+-- that may be used n times is in the list n times.
 -- Fed to price_usage, so that hold and settlement are priced by the same function.
 create or replace function budget_internal.worst_case_usage(
   p_price_id bigint, p_variant text, p_input_tokens bigint, p_output_tokens numeric, p_features text[], p_at timestamptz
@@ -10,18 +11,19 @@ begin
   return (
     select
       coalesce(jsonb_object_agg(
-        d.kind, case d.direction when 'input' then p_input_tokens when 'output' then p_output_tokens else 1 end
+        d.kind, case d.direction when 'input' then p_input_tokens when 'output' then p_output_tokens else d.uses end
       ), '{}')
       -- What has no rate is asked for all the same: then there is no price.
       || case when count(*) filter (where d.direction = 'input') = 0 then jsonb_build_object('input', p_input_tokens) else '{}' end
       || case when count(*) filter (where d.direction = 'output') = 0 then jsonb_build_object('output', p_output_tokens) else '{}' end
     from (
       -- Of the kinds of a direction the dearest; of fees each.
-      select distinct on (r.place) r.kind, r.direction
+      select distinct on (r.place) r.kind, r.direction, r.uses
       from (
         -- Of each kind the rate in force at this size and moment, as price_usage takes it.
         select distinct on (r.kind)
-          r.kind, k.direction, case k.direction when 'fee' then r.kind else k.direction end as place, r.scaled
+          r.kind, k.direction, case k.direction when 'fee' then r.kind else k.direction end as place, r.scaled,
+          greatest(1, cardinality(array_positions(p_features, k.feature))) as uses
         from budget_internal.price_rates r
         join budget_internal.charge_kinds k on k.kind = r.kind
         where r.price_id = p_price_id and r.variant = p_variant

@@ -21,6 +21,14 @@ begin
       return v_decision;
     end if;
   end loop;
+  -- A limit that can never be met comes before one that is full for now: waiting does not help.
+  foreach v_scope_id in array p_request.rate_scope_ids loop
+    v_decision.rate := array_position(p_rates.scope_ids, v_scope_id);
+    if p_rates.tpm[v_decision.rate] < p_request.input_tokens + least(1, p_request.output_tokens) * p_request.choices then
+      v_decision.code := 'tokens_limit_exceeded';
+      return v_decision;
+    end if;
+  end loop;
   foreach v_scope_id in array p_request.rate_scope_ids loop
     v_decision.rate := array_position(p_rates.scope_ids, v_scope_id);
     if p_rates.tpm[v_decision.rate] is not null then

@@ -16,12 +16,21 @@ as $$
       coalesce((i.request #>> '{options,n}')::numeric::integer, 1) as choices,
       i.request ->> 'request_id' as request_id,
       -- Who gives no hash of the body is held to what was asked.
-      coalesce(i.request #>> '{options,body_hash}', md5(jsonb_build_array(
+      coalesce(i.request #>> '{options,body_hash}', md5((jsonb_build_array(
         i.request -> 'model', i.request -> 'input_tokens', i.request -> 'max_output_tokens', i.request #> '{options,n}',
         i.request #> '{options,features}'
-      )::text)) as body_hash,
+      ) || coalesce(i.request #> '{options,uses}', '[]'))::text)) as body_hash,
       i.request #>> '{options,holder}' as holder,
-      coalesce(array(select jsonb_array_elements_text(i.request #> '{options,features}')), '{}') as asked_features,
+      array(
+          select f from jsonb_array_elements_text(i.request #> '{options,features}') f
+          where (i.request #> '{options,uses}' ? f) is not true
+        )
+        -- A feature that may be used n times is there n times.
+        || array(
+          select u.key
+          from jsonb_each_text(i.request #> '{options,uses}') u
+          cross join lateral generate_series(1, u.value::integer)
+        ) as asked_features,
       i.request #> '{options,input_bounds}' as input_bounds,
       i.request #>> '{options,run,id}' as run_name,
       (i.request #>> '{options,run,ceiling_usd}')::numeric as run_ceiling_usd,

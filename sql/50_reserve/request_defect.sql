@@ -62,6 +62,14 @@ begin
         ) then
           return 'features must be an array of features that are priced apart';
         end if;
+      when 'uses' then
+        if jsonb_typeof(v_value) <> 'object' or exists (
+          select 1 from jsonb_each(case when jsonb_typeof(v_value) = 'object' then v_value end) u
+          where jsonb_typeof(u.value) <> 'number' or u.value::text !~ '^([1-9][0-9]?|100)$'
+            or not exists (select 1 from budget_internal.charge_kinds k where k.feature = u.key and k.direction = 'fee')
+        ) then
+          return 'uses must be an object of features with a fee, each with a whole number from 1 to 100';
+        end if;
       when 'body_hash', 'holder' then
         if jsonb_typeof(v_value) <> 'string' or length(v_value #>> '{}') > 200 then
           return format('%s must be a string of at most 200 characters', v_name);

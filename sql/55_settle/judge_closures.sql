@@ -1,6 +1,7 @@
 -- budget_internal.judge_closures: what each reported reservation is charged. Called under the locks; changes nothing.
 --   released, unsent      nothing, when nothing can have been spent; unsent: the request id may be used again
---   finished, estimated   what the provider states, where its account is trusted for it; else the pinned price of the usage; an estimate never passes the hold, but never falls below
+--   finished, estimated   what the provider states, where its account is trusted for it; else the pinned price of the usage;
+--                         an estimate never passes the hold, but never falls below
 --                         the usage that was seen (usage_seen)
 --   unknown, stale        the whole hold, provisional
 -- Usage that cannot be believed (one call for more than 1,000,000 USD) or priced is charged as unknown, with a flag; it is never credited.

@@ -48,7 +48,8 @@ begin
       v_source := 'provider_cost';
     elsif v_outcome in ('finished', 'estimated') and v_usage is not null and budget_internal.usage_defect(v_usage) is null then
       v_cost := budget_internal.price_usage(v_entry.price_id, v_variant, v_usage, v_entry.reserved_at);
-      if v_outcome <> 'finished' then
+      -- least() passes over null, which must stay: no price, and nothing is known that was not known before.
+      if v_outcome = 'estimated' and v_cost is not null then
         if v_seen is not null and budget_internal.usage_defect(v_seen) is null then
           v_seen_cost := budget_internal.price_usage(v_entry.price_id, v_variant, v_seen, v_entry.reserved_at);
         end if;

@@ -1,5 +1,6 @@
--- budget_internal.settle_lock_keys: the locks that the end of some reservations, open or ended, needs: all their periods, the
--- units whose spend they count in, and the rate windows that they correct. Read before locking: a reservation never changes its periods or its scopes.
+-- budget_internal.settle_lock_keys: the locks that the end of some reservations, open or ended, needs: all their
+-- periods, the units whose spend they count in, and the rate windows that they correct. Read before
+-- locking: a reservation never changes its periods or its scopes.
 create or replace function budget_internal.settle_lock_keys(p_reservation_ids uuid[]) returns bigint[]
 language plpgsql stable
 as $$

@@ -2,8 +2,17 @@
 -- that passes midnight is shown as the two that it is.
 create or replace view budget.price_list as
 select
-  m.provider, m.model, p.price_id, p.effective_from, p.effective_to, p.reviewed_by, p.reviewed_at, p.source, p.detail,
-  m.context_window_tokens, m.max_output_tokens,
+  m.provider,
+  m.model,
+  p.price_id,
+  p.effective_from,
+  p.effective_to,
+  p.reviewed_by,
+  p.reviewed_at,
+  p.source,
+  p.detail,
+  m.context_window_tokens,
+  m.max_output_tokens,
   (
     select jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
       'kind', r.kind, 'usd', budget.usd(r.amount_nano), 'per', r.per, 'variant', r.variant,

@@ -19,7 +19,9 @@ def reference(connection: psycopg.Connection[Any]) -> str:
     ).fetchall()
     for oid, name, arguments, result, comment in functions:
         users = _users(connection, names, "has_function_privilege(%s, %s::oid, 'execute')", oid)
-        lines += [f"### {name}", "", f"    budget.{name}({arguments})", f"      -> {result}", "", comment, "", users, ""]
+        # A procedure gives nothing back.
+        signature = [f"    budget.{name}({arguments})", *([] if result is None else [f"      -> {result}"])]
+        lines += [f"### {name}", "", *signature, "", comment, "", users, ""]
     lines += ["## Views", ""]
     views = connection.execute(
         "select c.oid, c.relname, obj_description(c.oid), (select string_agg(a.attname, ', ' order by a.attnum)"
@@ -34,7 +36,7 @@ def reference(connection: psycopg.Connection[Any]) -> str:
 
 def _users(connection: psycopg.Connection[Any], roles: list[str], check: str, oid: int) -> str:
     may = [role for role in roles if connection.execute(f"select {check}".encode(), (role, oid)).fetchone() == (True,)]
-    return f"For: {', '.join(may)}."
+    return f"For: {', '.join(may) or 'superusers'}."
 
 
 if __name__ == "__main__":

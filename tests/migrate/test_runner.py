@@ -21,6 +21,15 @@ from tests.support.world import with_database
 
 SOURCES = migrate.Sources.load()
 NEXT = f"{len(SOURCES.migrations) + 1:04d}_next.sql"
+#: What landed, so what there may be databases of.
+RELEASED = sorted((Path(__file__).parent / "released").glob("*.sql"))
+#: Its use by the functions of the first release.
+USE = """
+select budget.create_org('o'), budget.create_project('o', 'p');
+select budget.set_model('x', 'm', 1000, 1000);
+select budget.review_price(budget.add_price('x', 'm', '[{"kind": "input", "usd": 1}, {"kind": "output", "usd": 4}]'), 'me');
+select budget.set_route(null, 'm', 'x', 'x')
+"""
 Connection = psycopg.Connection[Any]
 
 
@@ -101,6 +110,46 @@ def test_the_dumped_script_makes_the_same_database(server: Server, empty: Callab
     )  # fmt: skip
     assert schema(server, scripted) == schema(server, fresh)
     assert up(scripted) == ()
+
+
+@pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
+def test_a_released_database_is_upgraded_with_all_that_is_in_it(
+    server: Server, empty: Callable[[], str], released: Path
+) -> None:
+    """What ``migrate dump`` printed when those files landed, with its own functions; then calls, open and ended, and ``up``."""
+    fresh, old, used = empty(), empty(), empty()
+    up(fresh)
+    psql = str(server.binaries / "psql") if server.binaries else "psql"
+    for dsn in (old, used):
+        subprocess.run(
+            [psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", str(released), dsn], capture_output=True, text=True, check=True
+        )
+    up(old)
+    assert schema(server, old) == schema(server, fresh)
+
+    with psycopg.connect(used, autocommit=True) as connection:
+
+        def one(query: str, *parameters: object) -> Any:
+            row = connection.execute(query.encode(), parameters).fetchone()
+            return row and row[0]
+
+        for statement in USE.split(";"):
+            connection.execute(statement.encode())
+        secret = one("select secret from budget.create_key('o', 'p', 'k')")
+        one("select budget.set_budget('o', 'key', 'k', 5, 'day'), budget.set_budget('o', 'project', 'p', 200, 'month')")
+        calls = [one("select reservation_id from budget.reserve(%s, 'm', 100, 200)", secret) for _ in range(4)]
+        one("""select budget.settle(%s, '{"input": 100, "output": 10}')""", calls[0])
+        one("select budget.settle(%s, null, 'unknown')", calls[1])
+        migrate.up(connection)
+        assert connection.execute("select * from budget.verify()").fetchall() == []
+        late = """select status || ' ' || charged_nano_usd from budget.settle(%s, '{"input": 10}')"""
+        assert one(late, calls[1]) == "trued_up 10000"
+        assert one(late, calls[2]) == "settled 10000"
+        assert one("select status from budget.reserve(%s, 'm', 100, 200)", secret) == "granted"
+        assert connection.execute("select * from budget.verify()").fetchall() == []
+        assert one("select string_agg(spent_usd || ' ' || reserved_usd, ', ') from budget.budget_status") == (
+            "0.00016 0.0018, 0.00016 0.0018"
+        )
 
 
 def test_a_second_run_has_nothing_to_do(empty: Callable[[], str]) -> None:

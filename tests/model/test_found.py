@@ -115,11 +115,6 @@ def test_a_busy_budget_asks_to_wait_a_minute_at_most(pair: Pair) -> None:
     assert 1 <= rows[1]["retry_after_seconds"] <= 60
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="settle_ended: least(null, charge) is the charge, so an estimate without a price uses up the one correction",
-)
 def test_an_estimate_without_a_price_corrects_nothing(pair: Pair) -> None:
     pair.set_budget(("key", "bare"), 900 * MICRO)
     pair.reserve(CALL)
@@ -132,11 +127,6 @@ def test_an_estimate_without_a_price_corrects_nothing(pair: Pair) -> None:
     pair.check()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="F16: Retry-After only where waiting helps. decide names the first limit that is full, though another is never met",
-)
 def test_a_token_limit_that_can_never_be_met_is_named_before_one_that_is_full(pair: Pair) -> None:
     pair.set_rate(("project", "q"), None, 350)
     pair.reserve(CALL)

@@ -135,7 +135,21 @@ def test_all_kinds_have_words() -> None:
         'budget "month" of org acme has reached 80 %: 81.200000001 of 0 USD are spent. It is soft: no call is refused.'
     )
     assert Alert(1, "test", {"asked_by": "me"}, AT).text == "A test of pgbudget: alerts arrive here."
-    assert Alert(1, "drift_found", {"usd": Decimal("1.50")}, AT).text == 'drift found: {"usd":1.50}'
+    drift = {
+        "account": "openai",
+        "day": "2027-01-14",
+        "ledger_usd": Decimal("11.90"),
+        "provider_usd": Decimal("12.3"),
+        "difference_usd": Decimal("0.4"),
+        "difference_percent": Decimal("3.4"),
+    }
+    assert Alert(1, "drift", drift, AT).text == (
+        "The ledger and the provider disagree on account openai, 2027-01-14: 11.9 USD here, 12.3 USD there "
+        "(a difference of 0.4 USD, 3.4 %)."
+    )
+    assert Alert(1, "drift", {**drift, "difference_percent": None}, AT).text.endswith("(a difference of 0.4 USD).")
+    assert Alert(1, "upkeep", {"message": "no partition", "hint": "Look."}, AT).text == "no partition Look."
+    assert Alert(1, "of_tomorrow", {"usd": Decimal("1.50")}, AT).text == 'of tomorrow: {"usd":1.50}'
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,15 @@ class Alert:
             )
         if self.kind == "test":
             return "A test of pgbudget: alerts arrive here."
+        if self.kind == "drift":
+            share = f", {_number(p['difference_percent'])} %" if p.get("difference_percent") is not None else ""
+            return (
+                f"The ledger and the provider disagree on account {p['account']}, {p['day']}: "
+                f"{_number(p['ledger_usd'])} USD here, {_number(p['provider_usd'])} USD there "
+                f"(a difference of {_number(p['difference_usd'])} USD{share})."
+            )
+        if "message" in p:
+            return " ".join(str(p[name]) for name in ("message", "hint") if p.get(name))
         return f"{self.subject}: {dumps(p).decode()}"
 
     def event(self) -> bytes:
