@@ -28,6 +28,11 @@ class Report:
         """Whether the call is given up without charge."""
         return self.outcome in ("released", "unsent") and not self.usage
 
+    @property
+    def says_it_was_not_sent(self) -> bool:
+        """Whether the call never left."""
+        return self.outcome == "unsent" and not self.usage
+
     def same(self, other: Report | None) -> bool:
         """Whether it says nothing new."""
         return other is not None and other.outcome == self.outcome and (other.usage or None) == (self.usage or None)
@@ -83,12 +88,15 @@ class Call:
 
     @property
     def was_sent(self) -> bool:
-        """Whether it counts as a request of its minute."""
-        return self.ended_by is None or self.ended_by.outcome != "unsent" or bool(self.ended_by.usage)
+        """Whether it counts as a request of its minute: by the last that is known of it."""
+        report = self.corrected_by or self.ended_by
+        return report is None or not report.says_it_was_not_sent
 
     def keeps_its_id(self, now: datetime) -> bool:
-        """Whether a request with its id is a repeat."""
-        return self.ended_at is None or (self.was_sent and self.ended_at > now - IDEMPOTENCY)
+        """Whether a request with its id is a repeat. What was charged keeps it, also when it turns out to be unsent."""
+        if self.ended_at is None or self.ended_by is None:
+            return True
+        return not self.ended_by.says_it_was_not_sent and self.ended_at > now - IDEMPOTENCY
 
     def end(self, report: Report, now: datetime) -> None:
         """The call ends."""
