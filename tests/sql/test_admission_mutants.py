@@ -757,6 +757,7 @@ MUTANTS = [
             "v_room < least(1, p_request.output_tokens) * p_request.choices",
             "v_room < least(1, p_request.output_tokens)",
         ),
+        (DECIDE, "p_request.input_tokens + least(1, p_request.output_tokens) * p_request.choices", "p_request.input_tokens"),
     ),
     mutant("choices share what shrinks", tokens_a_minute, (DECIDE, "v_room / p_request.choices);", "v_room);")),
     mutant(
