@@ -22,16 +22,25 @@ _counter = itertools.count()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What exists only on Debian's 15 is left out elsewhere; it is never left out where it should run."""
+    """What exists only on Debian's 15 is left out elsewhere; it is never left out where it should run.
+
+    On a second server what touches no server, and what tests the tests, is not run again.
+    """
     if os.environ.get("PGBUDGET_REQUIRE_ALL") or servers.runs_on_debian():
         return
     dropped = [
         item
         for item in items
-        if item.get_closest_marker("debian15") or (servers.has_debian() and item.get_closest_marker("tests_of_tests"))
+        if item.get_closest_marker("debian15")
+        or (servers.has_debian() and (item.get_closest_marker("tests_of_tests") or not _needs_server(item)))
     ]
     config.hook.pytest_deselected(items=dropped)
     items[:] = [item for item in items if item not in dropped]
+
+
+def _needs_server(item: pytest.Item) -> bool:
+    # A test that starts servers of its own starts the one that is asked for.
+    return "server" in getattr(item, "fixturenames", ()) or item.path.parent.name in ("e2e", "faults", "migrate", "isolation")
 
 
 @pytest.fixture(scope="session")
