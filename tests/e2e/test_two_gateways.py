@@ -143,8 +143,8 @@ def test_ledger_03_an_admin_at_work_costs_no_call_and_no_charge(world: World, si
 
         def change() -> None:
             nonlocal changes
-            for kind, name in (("org", org), ("project", "p")):
-                admin.execute("select budget.set_budget(%s, %s, %s, %s, 'total')", (org, kind, name, 1000 + changes % 7))
+            for kind, name, usd in (("org", org, 2000), ("project", "p", 1000)):
+                admin.execute("select budget.set_budget(%s, %s, %s, %s, 'total')", (org, kind, name, usd + changes % 7))
             changes += 1
 
         with sampled(change):

@@ -546,6 +546,7 @@ def test_the_database_does_what_the_reference_does(world: World) -> None:
     assert [what for what in REACHED if not seen[what]] == [], seen
 
 
+@pytest.mark.tests_of_tests
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_reference_sees_a_fault(world: World, fault: Fault) -> None:
     """Its steps reach what they are meant to reach."""

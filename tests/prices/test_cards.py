@@ -14,6 +14,7 @@ from pgbudget.prices import genai, store
 from pgbudget.prices.cards import Card, Rate, Window, describe, per_million, quoted
 from pgbudget.prices.compare import compare, disagreements, to_import
 from pgbudget.prices.corrections import corrected
+from pgbudget.prices.make_seed import BEGINNING, cards
 from pgbudget.prices.second import SecondSource
 from pgbudget.prices.store import Listed
 
@@ -155,15 +156,17 @@ def _new(model: str, usd: str) -> Card:
     return Card("x", model, (Rate("input", Decimal(usd)),))
 
 
+def _version(card: Card) -> tuple[str, str, datetime]:
+    return card.provider, card.model, card.effective_from or BEGINNING
+
+
 def test_the_shipped_lists_are_what_the_script_writes() -> None:
     """A correction or a conversion that changes is written again: ``python -m pgbudget.prices.make_seed``."""
-    shipped = {(card.provider, card.model): card for card in store.shipped()}
+    shipped = {_version(card): card for card in store.shipped()}
     assert len(shipped) >= 150
     if genai.source() not in next(iter(shipped.values())).source:
         return
-    from pgbudget.prices.make_seed import cards
-
-    made = {(card.provider, card.model): card for card in cards(datetime(2026, 11, 30, tzinfo=UTC), SecondSource({}, ""))}
+    made = {_version(card): card for card in cards(datetime(2026, 11, 30, tzinfo=UTC), SecondSource({}, ""))}
     assert made.keys() == shipped.keys()
     assert [name for name, card in made.items() if not card.same_prices(shipped[name])] == []
     assert all(json.dumps(rate.as_json()) for card in shipped.values() for rate in card.rates)

@@ -244,6 +244,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.tests_of_tests
 @pytest.mark.parametrize("fault", MUTANTS, ids=lambda fault: fault.name)
 def test_a_fault_is_seen(world: World, fault: Mutant) -> None:
     fault.apply(world)

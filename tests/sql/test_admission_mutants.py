@@ -752,7 +752,12 @@ MUTANTS = [
     mutant(
         "one token for all choices",
         tokens_a_minute,
-        (DECIDE, "least(1, p_request.output_tokens) * p_request.choices", "least(1, p_request.output_tokens)"),
+        (
+            DECIDE,
+            "v_room < least(1, p_request.output_tokens) * p_request.choices",
+            "v_room < least(1, p_request.output_tokens)",
+        ),
+        (DECIDE, "p_request.input_tokens + least(1, p_request.output_tokens) * p_request.choices", "p_request.input_tokens"),
     ),
     mutant("choices share what shrinks", tokens_a_minute, (DECIDE, "v_room / p_request.choices);", "v_room);")),
     mutant(
@@ -974,6 +979,8 @@ MUTANTS = [
         "a race for a new period is lost",
         first_calls_of_a_budget_that_only_counts,
         WIDER,
+        # Time between the row and its commit, for others to run into it.
+        (GRANTS, "unnest(v_missing) s));", "unnest(v_missing) s)); perform pg_catalog.pg_sleep(0.2);"),
         ("50_reserve/open_periods.sql", "  on conflict do nothing;", ";"),
     ),
     mutant(
@@ -996,6 +1003,7 @@ def test_probe_is_green(world: World, probe: Probe) -> None:
     probe(world)
 
 
+@pytest.mark.tests_of_tests
 @pytest.mark.parametrize("fault", MUTANTS, ids=lambda fault: fault.name)
 def test_mutant_turns_its_probe_red(world: World, fault: Mutant) -> None:
     fault.apply(world)

@@ -546,6 +546,7 @@ def test_a_wider_window_alone_harms_nobody(world: World, probe: Probe) -> None:
     probe(world)
 
 
+@pytest.mark.tests_of_tests
 @pytest.mark.parametrize("fault", MUTANTS, ids=lambda fault: fault.name)
 def test_mutant_turns_its_probe_red(world: World, fault: Mutant) -> None:
     fault.apply(world)

@@ -285,6 +285,7 @@ def test_probe_is_green(world: World, probe: Any) -> None:
     probe(world)
 
 
+@pytest.mark.tests_of_tests
 @pytest.mark.parametrize("fault", MUTANTS, ids=lambda fault: fault.name)
 def test_mutant_turns_its_probe_red(world: World, fault: Mutant) -> None:
     fault.apply(world)

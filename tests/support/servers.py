@@ -19,7 +19,8 @@ from pgbudget.embedded import Cluster, embedded_binaries
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15")
 CRON_DATABASE = "pgbudget_cron"
-SETTINGS = {"max_connections": "300", "max_locks_per_transaction": "256"}
+# Nothing here outlives its machine: a crash of Postgres loses nothing without fsync, only one of the machine would.
+SETTINGS = {"max_connections": "300", "max_locks_per_transaction": "256", "fsync": "off"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ def binaries() -> Path:
     if wanted == "18":
         return embedded_binaries()
     raise RuntimeError(f"PGBUDGET_TEST_SERVER must be 15 or 18, not {wanted}")
+
+
+def has_debian() -> bool:
+    """Whether this machine has Debian's 15, so that the other server is a second one."""
+    return (DEBIAN_15 / "bin" / "postgres").exists()
 
 
 def runs_on_debian() -> bool:

@@ -21,21 +21,26 @@ from pgbudget.prices.corrections import corrected
 from pgbudget.prices.second import SecondSource
 
 PROVIDERS = ("openai", "anthropic", "google", "xai", "deepseek", "mistral", "groq")
-#: Of these only some models.
+#: Of these only some models, with every list since the beginning, for the charges that they state in recorded responses.
 FEW = {
-    "openrouter": ("anthropic/claude-sonnet-4.6", "openai/gpt-5.2"),
+    "openrouter": (
+        "anthropic/claude-haiku-4.5", "anthropic/claude-sonnet-4.6", "moonshotai/kimi-k2", "openai/gpt-4.1-mini",
+        "openai/gpt-4o", "openai/gpt-4o-mini", "openai/gpt-5.2", "openai/o1",
+    ),
     "perplexity": ("sonar", "sonar-pro", "sonar-reasoning", "sonar-reasoning-pro", "sonar-deep-research"),
-}
+}  # fmt: skip
 #: Where the source does not say since when.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def cards(as_of: datetime, second: SecondSource) -> list[Card]:
-    """The lists in force at a moment, of models that are not deprecated."""
-    read = genai.read(as_of, (*PROVIDERS, *FEW), deprecated=False)
-    current = [found[0] for found in genai.by_model(read).values()]
-    chosen = [c for c in current if c.provider in PROVIDERS or c.model in FEW[c.provider]]
-    return with_limits(corrected(chosen), second)
+    """The lists in force at a moment, of models that are not deprecated; of the few, those before as well."""
+    read = genai.read(as_of, PROVIDERS, deprecated=False)
+    chosen = [found[0] for found in genai.by_model(read).values()]
+    for card in genai.read(BEGINNING, FEW, deprecated=False):
+        if card.model in FEW[card.provider] and (card.effective_from or BEGINNING) <= as_of:
+            chosen.append(card)
+    return with_limits(corrected(sorted(chosen, key=lambda card: card.provider)), second)
 
 
 def as_json(card: Card, second: SecondSource) -> dict[str, Any]:
