@@ -494,7 +494,7 @@ FAULTS = [
         "perform budget_internal.refresh_chains(v_unit.org_id, array(",
         "perform cardinality(array(",
     ),
-    Fault("every refusal waits", "50_reserve/reserve_batch.sql", " or v_result.code = 'budget_busy' then", " or true then"),
+    Fault("every refusal waits", "50_reserve/reserve_batch.sql", " or v_result.code = 'budget_busy' then", " or true then", 4),
     Fault("an ended run gives nothing back", "52_run/end_run.sql", "perform budget_internal.shrink_carves(v_below);", "", 1),
     Fault(
         "a heartbeat is late an instant early",
