@@ -17,13 +17,15 @@ from pgbudget.alerts.admin import AlertsEndpoint
 from pgbudget.alerts.settings import AlertSettings
 from pgbudget.alerts.worker import AlertWorker
 from pgbudget.config import Config
-from pgbudget.data_plane import ChatEndpoint, DataPlane
+from pgbudget.data_plane import DataPlane
 from pgbudget.db import Database
+from pgbudget.endpoint import CallEndpoint
 from pgbudget.errors import BudgetError, NotFound, NotMetered
 from pgbudget.http import dumps, plain, virtual_key
 from pgbudget.runs import RunsEndpoint
 from pgbudget.upkeep import Upkeep
 from pgbudget.upstream import Upstream
+from pgbudget.wire.dialects import DIALECTS
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -97,7 +99,8 @@ def create_app(config: Config) -> Starlette:
     async def unmetered(request: Request) -> Response:
         raise NotMetered(
             f"{request.method} {request.url.path} is not metered by this gateway, so it is not passed on. "
-            "It serves POST /v1/chat/completions, GET /v1/models, GET /v1/budget and POST /v1/budget/runs"
+            f"It serves POST {', '.join(f'/v1{dialect.path}' for dialect in DIALECTS)} and /v1/budget/runs, GET /v1/models and "
+            "/v1/budget"
         )
 
     async def unknown(request: Request) -> Response:
@@ -107,7 +110,7 @@ def create_app(config: Config) -> Starlette:
     runs = RunsEndpoint(config, database, plane.refusals)
     app = Starlette(
         routes=[
-            Route("/v1/chat/completions", ChatEndpoint(plane), methods=["POST"]),
+            *(Route(f"/v1{dialect.path}", CallEndpoint(plane, dialect), methods=["POST"]) for dialect in DIALECTS),
             Route("/v1/models", _guarded(models), methods=["GET"]),
             Route("/v1/budget", _guarded(budget), methods=["GET"]),
             Route("/v1/budget/runs", _guarded(runs.start), methods=["POST"]),

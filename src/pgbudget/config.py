@@ -11,6 +11,9 @@ PGBUDGET_CONNECT_SECONDS        to connect to a provider (10)
 PGBUDGET_FIRST_BYTE_SECONDS     until its answer begins (600)
 PGBUDGET_IDLE_SECONDS           between two pieces of an answer (300)
 PGBUDGET_TOTAL_SECONDS          for a whole call (3600)
+PGBUDGET_UPSTREAM_RETRIES       how often a route is tried again when nothing can have been spent (0: clients retry themselves)
+PGBUDGET_BREAKER_FAILURES       after so many failures in a row a provider is left alone (20; 0: never)
+PGBUDGET_BREAKER_SECONDS        for so long (15)
 PGBUDGET_DRAIN_SECONDS          how long a stream is read on after its client left, for its real usage (5)
 PGBUDGET_SHUTDOWN_SECONDS       how long running calls may go on after SIGTERM (25)
 PGBUDGET_RECONCILE_SECONDS      how often the schedule is looked at, unless pg_cron has it; 0: never (15)
@@ -30,6 +33,8 @@ from pathlib import Path
 from pgbudget.wire.providers import provider
 
 log = logging.getLogger("pgbudget.config")
+
+_WHOLE = ("pool_size", "max_body_bytes", "upstream_retries", "breaker_failures")
 
 
 class ConfigError(Exception):
@@ -59,6 +64,9 @@ class Config:
     first_byte_seconds: float = 600
     idle_seconds: float = 300
     total_seconds: float = 3600
+    upstream_retries: int = 0
+    breaker_failures: int = 20
+    breaker_seconds: float = 15
     drain_seconds: float = 5
     shutdown_seconds: float = 25
     reconcile_seconds: float = 15
@@ -72,14 +80,15 @@ class Config:
         numbers: dict[str, float] = {}
         for name in (
             "pool_size", "max_body_bytes", "body_seconds", "connect_seconds", "first_byte_seconds", "idle_seconds",
-            "total_seconds", "drain_seconds", "shutdown_seconds", "reconcile_seconds",
+            "total_seconds", "upstream_retries", "breaker_failures", "breaker_seconds", "drain_seconds", "shutdown_seconds",
+            "reconcile_seconds",
         ):  # fmt: skip
             text = env.get(f"PGBUDGET_{name.upper()}")
             if text is None:
                 continue
             if not re.fullmatch(r"\d{1,9}(\.\d{1,3})?", text):
                 raise ConfigError(f"PGBUDGET_{name.upper()} must be a number, not {text!r}")
-            numbers[name] = int(text) if name in ("pool_size", "max_body_bytes") else float(text)
+            numbers[name] = int(text) if name in _WHOLE else float(text)
         return cls(
             dsn=env["PGBUDGET_DSN"],
             admin_token=env.get("PGBUDGET_ADMIN_TOKEN") or None,

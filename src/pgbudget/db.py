@@ -68,6 +68,7 @@ class SettleResult:
 _RESERVE_COLUMNS = tuple(f.name for f in fields(ReserveResult))
 _SETTLE_COLUMNS = tuple(f.name for f in fields(SettleResult))
 _RESERVE = f"select {', '.join(_RESERVE_COLUMNS)} from budget.reserve_batch(%s) order by item"
+_NEXT = f"select {', '.join(_RESERVE_COLUMNS)} from budget.next_attempt(%s::uuid, %s, %s, %s)"
 _SETTLE = f"select {', '.join(_SETTLE_COLUMNS)} from budget.settle_batch(%s) order by item"
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
@@ -149,6 +150,18 @@ class Database:
             return await self.reserve_batch([request])
         except (psycopg.Error, PoolTimeout) as error:
             return [error]
+
+    async def next_attempt(self, reservation_id: str, usage: dict[str, Any] | None, place: int, outcome: str) -> ReserveResult:
+        """See ``budget.next_attempt``. What was lost is sent again: the same place again changes nothing."""
+        for attempt in range(1, _RESERVE_TRIES + 1):
+            try:
+                (row,) = await self.fetch(_NEXT, reservation_id, None if usage is None else Jsonb(usage), place, outcome)
+                return ReserveResult(**row)
+            except psycopg.OperationalError as error:
+                if isinstance(error, _TIMED_OUT) or attempt == _RESERVE_TRIES:
+                    raise
+                await asyncio.sleep(random.uniform(0.01, 0.05) * attempt)  # noqa: S311
+        raise AssertionError
 
     async def settle_batch(self, reports: Sequence[dict[str, Any]]) -> list[SettleResult]:
         """One result a report; raises when the batch failed as a whole."""

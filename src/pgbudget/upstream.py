@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import aiohttp
 import httpx
+from circuitbreaker import CircuitBreaker
 from httpx_aiohttp import AiohttpTransport
 
 if TYPE_CHECKING:
     from pgbudget.config import Account, Config
+    from pgbudget.wire.providers import Provider
 
 #: Headers of a client that go on to the provider. Everything else stays: keys, cookies, addresses.
-_FORWARDED = (b"accept", b"openai-beta", b"user-agent")
+_FORWARDED = (b"accept", b"anthropic-beta", b"anthropic-version", b"openai-beta", b"user-agent", b"x-client-request-id")
 #: Headers of a provider's answer that do not go back to the client.
 _WITHHELD = frozenset(
     {
@@ -29,11 +32,19 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class NotSent(Exception):
-    """The provider was not reached: nothing can have been spent."""
+    """The provider was not reached: nothing can have been spent. ``retry_after``: seconds until it is called again."""
+
+    def __init__(self, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Broken(Exception):
     """The request may have been received: what it cost is not known."""
+
+
+class _Failing(Exception):
+    """The provider answers that it fails."""
 
 
 class Upstream:
@@ -53,11 +64,18 @@ class Upstream:
             "write": config.idle_seconds,
             "pool": config.connect_seconds,
         }
+        self._first_byte_seconds = config.first_byte_seconds
+        self._breaker_failures = config.breaker_failures
+        self._breaker_seconds = config.breaker_seconds
+        self._breakers: dict[str, CircuitBreaker] = {}
 
-    async def post(self, account: Account, path: str, body: bytes, client_headers: Headers, simulated: bool) -> httpx.Response:
+    async def post(
+        self, account: Account, provider: Provider, path: str, body: bytes, client_headers: Headers, simulated: bool
+    ) -> httpx.Response:
         """Send a JSON body; returns the answer with its body unread. Raises :class:`NotSent` or :class:`Broken`."""
+        key = account.key.encode()
         headers = [
-            (b"authorization", b"Bearer " + account.key.encode()),
+            (provider.key_header, b"Bearer " + key if provider.key_header == b"authorization" else key),
             (b"content-type", b"application/json"),
             (b"accept-encoding", b"identity"),
         ]
@@ -65,16 +83,42 @@ class Upstream:
             # How to behave is for the simulator only: no provider needs to see it.
             if name in _FORWARDED or (simulated and name == b"x-simulate"):
                 headers.append((name, value))
+        sent = {name for name, _ in headers}
+        headers += [(name, value) for name, value in provider.headers if name not in sent]
         request = httpx.Request(
             "POST", account.base_url + path, headers=headers, content=body, extensions={"timeout": self._timeout}
         )
+        breaker = self._breaker(account)
+        if breaker.opened:
+            raise NotSent("the provider has failed again and again and is left alone for a while", breaker.open_remaining + 1)
+        response: httpx.Response | None = None
         try:
-            return await self._transport.handle_async_request(request)
+            with breaker:
+                async with asyncio.timeout(self._first_byte_seconds):
+                    response = await self._transport.handle_async_request(request)
+                if response.status_code >= 500:
+                    raise _Failing
+        except _Failing:
+            assert response is not None
+        except TimeoutError:
+            raise Broken("the provider did not answer in time") from None
         except httpx.HTTPError as error:
             # The transport calls every lost connection a connect error; the cause tells which ones never stood.
             if isinstance(error.__cause__, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
-                raise NotSent(str(error)) from error
-            raise Broken(type(error.__cause__ or error).__name__) from error
+                raise NotSent("the provider could not be reached") from error
+            raise Broken("the provider broke the connection before it answered") from error
+        return response
+
+    def _breaker(self, account: Account) -> CircuitBreaker:
+        """What keeps calls from a provider that only fails. After its time is up the next calls show if it is back."""
+        if account.base_url not in self._breakers:
+            self._breakers[account.base_url] = CircuitBreaker(
+                # Nothing counts as often as this.
+                failure_threshold=self._breaker_failures or 2**63,
+                recovery_timeout=max(1, int(self._breaker_seconds)),
+                name=account.base_url,
+            )
+        return self._breakers[account.base_url]
 
     async def close(self) -> None:
         """Close all connections."""

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from pgbudget.wire import strict_json
-from pgbudget.wire.openai_chat import CannotTurnOff, Meter, as_granted, read, rewrite
+from pgbudget.wire.chat import Chat
+from pgbudget.wire.dialect import CannotTurnOff
+from pgbudget.wire.providers import provider
+
+CHAT = Chat()
+SIMULATOR = provider("simulator")
 
 FUNCTION = {"type": "function", "function": {"name": "f"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -20,9 +25,9 @@ def body(model: str = "m", content: Any = "hi", **more: Any) -> dict[str, Any]:
 def off(asked: dict[str, Any], *features: str, upstream_model: str = "up", model: str | None = None) -> dict[str, Any]:
     """The body that is forwarded when these features are off."""
     changes = {"features_off": list(features), **({"model": model} if model else {})}
-    granted = as_granted(read(asked), upstream_model, changes)
+    granted = CHAT.as_granted(CHAT.read(asked), upstream_model, changes)
     assert not set(features) & set(granted.features)
-    forwarded: dict[str, Any] = strict_json.loads(rewrite(granted, "simulator", upstream_model, 10))
+    forwarded: dict[str, Any] = strict_json.loads(CHAT.rewrite(granted, SIMULATOR, upstream_model, 10))
     return forwarded
 
 
@@ -69,12 +74,12 @@ def test_what_cannot_be_taken_out_stops_the_call(asked: dict[str, Any], feature:
 
 def test_another_model_need_not_search() -> None:
     asked = body("gpt-4o-search-preview")
-    assert "web_search" in read(asked).features
+    assert "web_search" in CHAT.read(asked).features
     assert off(asked, "web_search", model="m", upstream_model="m") == body("m", max_tokens=10)
 
 
 @pytest.mark.parametrize(("upstream_model", "searches"), [("m", 0), ("gpt-4o-search-preview", 1)])
 def test_a_search_is_charged_where_the_model_that_was_called_searches(upstream_model: str, searches: int) -> None:
-    meter = Meter(as_granted(read(body("m")), upstream_model, {"model": "m"}))
+    meter = CHAT.meter(CHAT.as_granted(CHAT.read(body("m")), upstream_model, {"model": "m"}), SIMULATOR)
     assert meter.whole(b'{"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}}')
     assert (meter.kinds() or {}).get("web_search", 0) == searches

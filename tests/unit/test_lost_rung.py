@@ -11,9 +11,11 @@ from typing import Any, cast
 from starlette.types import Message
 
 from pgbudget.config import Config
-from pgbudget.data_plane import ChatEndpoint, DataPlane
+from pgbudget.data_plane import DataPlane
 from pgbudget.db import Database, ReserveResult
+from pgbudget.endpoint import CallEndpoint
 from pgbudget.upstream import Upstream
+from pgbudget.wire.chat import Chat
 from tests.support.processes import chat_request
 
 RESERVATION = uuid.uuid4()
@@ -50,7 +52,7 @@ def test_it_is_given_back_and_not_called() -> None:
         async def receive() -> Message:
             return {"type": "http.request", "body": body}
 
-        await ChatEndpoint(plane)({"type": "http", "headers": headers}, receive, send)
+        await CallEndpoint(plane, Chat())({"type": "http", "headers": headers}, receive, send)
         await upstream.close()
         (report,) = [report for report, _ in plane.settlements._queue]
         return report

@@ -1,0 +1,87 @@
+"""A metered route as an ASGI app: read the request, bound it, reserve; then the call lives (``pgbudget.call``)."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import uuid
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from pgbudget.call import Call
+from pgbudget.data_plane import DataPlane
+from pgbudget.errors import BudgetError, InvalidRequest
+from pgbudget.http import ClientGone, Headers, header, read_body, respond, virtual_key
+from pgbudget.runs import run_of
+from pgbudget.wire import strict_json
+from pgbudget.wire.dialect import Dialect, ModelRequest
+
+log = logging.getLogger("pgbudget.calls")
+
+
+class CallEndpoint:
+    """``POST`` of one dialect."""
+
+    def __init__(self, plane: DataPlane, dialect: Dialect) -> None:
+        self._plane = plane
+        self._dialect = dialect
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: Headers = scope["headers"]
+        call: Call | None = None
+        try:
+            call = await self._admit(headers, receive)
+            await call.run(receive, send)
+        except ClientGone:
+            log.info("client left before its request was read")
+        except BudgetError as error:
+            log.info("refused %d %s", error.status, error.code)
+            own = call.own_headers() if call else []
+            await respond(send, error.status, self._dialect.error(error), [*error.headers(), *own])
+
+    async def _admit(self, headers: Headers, receive: Receive) -> Call:
+        config = self._plane.config
+        key = virtual_key(headers)
+        idempotency_key = header(headers, b"idempotency-key")
+        if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
+            raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")
+        run = run_of(headers)
+        body = await read_body(headers, receive, config.max_body_bytes, config.body_seconds)
+        if not body.strip():
+            raise InvalidRequest("the body is empty: send a JSON object")
+        try:
+            parsed = strict_json.loads(body)
+        except strict_json.InvalidJSON as error:
+            raise InvalidRequest(str(error)) from None
+        request = self._dialect.read(parsed)
+        holder = uuid.uuid4().hex
+        grant = await self._plane.reserve(
+            {
+                "key": key,
+                "model": request.model,
+                "input_tokens": request.input_tokens,
+                "max_output_tokens": request.cap,
+                "request_id": idempotency_key or f"gw-{holder}",
+                "options": {
+                    # The same body on another route is another request.
+                    "body_hash": hashlib.sha256(self._dialect.path.encode() + b"\n" + body).hexdigest(),
+                    "holder": holder,
+                    **_priced(request),
+                    **({"run": run} if run else {}),
+                },
+            }
+        )
+        # No await between the grant and the Call that must end it.
+        return Call(self._plane, self._dialect, request, grant, headers)
+
+
+def _priced(request: ModelRequest) -> dict[str, Any]:
+    """The options of ``budget.reserve`` that the price of a request depends on."""
+    return {
+        "n": request.choices,
+        "features": list(request.features),
+        "input_bounds": request.input_bounds,
+        **({"uses": request.uses} if request.uses else {}),
+        **({"service_tier": request.service_tier} if request.service_tier else {}),
+    }

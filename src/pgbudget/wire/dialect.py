@@ -1,0 +1,255 @@
+"""What a dialect is: one route of one API. It reads a request, rewrites it, meters the answer and shapes errors.
+
+To add one: a module with a class that keeps :class:`Dialect`, and its name in ``dialects.py``. How calls live is the same for
+all of them: see ``pgbudget.call``.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from pgbudget.errors import BudgetError, InvalidRequest
+from pgbudget.wire import strict_json
+from pgbudget.wire.providers import Provider
+from pgbudget.wire.sse import Event, EventParser
+
+MAX_COUNT = 2**63 - 1
+# A body must not choose where it goes or with which key.
+_FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", "extra_headers")
+
+
+class CannotTurnOff(Exception):
+    """A feature that a grant leaves out cannot be taken out of this request; the message is its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What admission needs to know of a request. ``cap``: output tokens for each of ``choices``, None if not given.
+
+    ``input_bounds``: estimates beside the bound, for keys that go by one. ``searches``: the model does so by itself.
+    ``usage_asked``: the client wants to see the usage of its stream. ``uses``: how often a feature with a fee may be used.
+    ``service_tier``: the price variant that the call may be billed by.
+    """
+
+    body: dict[str, Any]
+    model: str
+    cap: int | None
+    input_tokens: int
+    input_bounds: dict[str, int]
+    choices: int = 1
+    stream: bool = False
+    usage_asked: bool = True
+    features: tuple[str, ...] = ()
+    uses: dict[str, int] = field(default_factory=dict)
+    service_tier: str | None = None
+    searches: bool = False
+
+
+class Dialect(ABC):
+    """One route. ``path``: below ``/v1`` here, and below the base URL of a provider. ``api``: what a provider must speak."""
+
+    path: str
+    api: str
+
+    @abstractmethod
+    def read(self, body: dict[str, Any]) -> ModelRequest:
+        """Read a parsed body; raises :class:`InvalidRequest` that names the field."""
+
+    def as_granted(self, request: ModelRequest, upstream_model: str, changes: dict[str, Any]) -> ModelRequest:
+        """The request as a rung of a ladder has it: another model, and without the features that the hold does not pay for.
+
+        ``changes``: see ``budget.reserve_result``. Raises :class:`CannotTurnOff`; such a request must not be sent.
+        """
+        off = changes.get("features_off") or []
+        if not off:
+            return request
+        body = dict(request.body)
+        for feature in off:
+            self.turn_off(feature, request, body)
+        return replace(request, body=body, features=tuple(f for f in request.features if f not in off))
+
+    def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
+        """Take a feature out of a copy of the body; raises :class:`CannotTurnOff`."""
+        raise CannotTurnOff(feature)
+
+    @abstractmethod
+    def rewrite(self, request: ModelRequest, provider: Provider, upstream_model: str, cap: int) -> bytes:
+        """The body that is forwarded: routed model, the cap that was priced, usage reporting on."""
+
+    @abstractmethod
+    def meter(self, request: ModelRequest, provider: Provider) -> Meter:
+        """What watches the answer to a request."""
+
+    def error(self, error: BudgetError) -> dict[str, Any]:
+        """The body of an error, as the clients of this route know it."""
+        return error.body()
+
+
+class Meter(ABC):
+    """Watches an answer go by: its usage, its text, its errors. Feed it a JSON body or a stream, not both.
+
+    A dialect fills in the public members by :meth:`answer` and :meth:`event`. ``output_bytes``: of all that was generated and
+    seen (text, reasoning, tool calls), so an upper bound of its tokens. ``finished``: the provider said that it is complete.
+    ``failed``: it carries an error. ``service_tier``, ``provider_cost_usd``: what the provider says of the price.
+    """
+
+    def __init__(self, request: ModelRequest, provider: Provider) -> None:
+        self.request = request
+        self.provider = provider
+        self.output_bytes = 0
+        self.finished = False
+        self.failed = False
+        self.streamed = False
+        self.service_tier: str | None = None
+        self.provider_cost_usd: Decimal | None = None
+        self.note: dict[str, str] = {}
+        self._parser = EventParser()
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether something must be taken out of the stream; what is not rewritten goes on byte by byte as it came."""
+        return False
+
+    @abstractmethod
+    def answer(self, answer: dict[str, Any]) -> None:
+        """Meter a whole answer."""
+
+    @abstractmethod
+    def event(self, name: bytes, data: dict[str, Any]) -> None:
+        """Meter one event of a stream."""
+
+    def passed_on(self, event: Event, data: dict[str, Any]) -> bytes:
+        """The bytes that a client gets for an event, where :attr:`rewrites`."""
+        return event.raw
+
+    @abstractmethod
+    def kinds(self) -> dict[str, Any] | None:
+        """The usage reported, by charge kind; None when there is none."""
+
+    def bound(self) -> dict[str, Any]:
+        """What was seen, as a bound: the whole input, and a token for each byte of text."""
+        kinds = {"input": self.request.input_tokens, "output": self.output_bytes}
+        for feature in ("web_search", "file_search", "code_execution"):
+            if feature in self.request.features:
+                kinds[feature] = self.request.uses.get(feature, 1)
+        return kinds
+
+    def whole(self, body: bytes) -> bool:
+        """Meter a body that is not streamed; returns whether it could be read."""
+        try:
+            answer = self.parse(body)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(answer, dict):
+            return False
+        self.answer(answer)
+        return self.finished or self.failed
+
+    def stream(self, chunk: bytes) -> bytes:
+        """Meter bytes of a stream; returns the bytes to send on."""
+        self.streamed = True
+        events = self._parser.feed(chunk)
+        if not self.rewrites:
+            for event in events:
+                self._event(event)
+            return chunk
+        return b"".join([self._event(event) for event in events])
+
+    def close(self) -> bytes:
+        """The end of the stream; returns what is left to send on."""
+        rest = b"".join([self._event(event) for event in self._parser.close()])
+        return rest if self.rewrites else b""
+
+    def done(self) -> None:
+        """The stream's ``[DONE]``."""
+        self.finished = not self.failed
+
+    def fail(self, error: Any) -> None:
+        """An error stands where the answer should be."""
+        self.failed = True
+        self.finished = False
+        self.note.setdefault("error", json.dumps(error)[:200])
+
+    def name(self, note: str, value: Any) -> None:
+        """Note a name that the provider gave: short and harmless, the database takes neither NUL nor half a surrogate pair."""
+        if isinstance(value, str):
+            self.note.setdefault(note, value[:200].encode("ascii", "replace").decode().replace("\0", "?"))
+
+    def parse(self, text: bytes) -> Any:
+        """Parse what a provider sent; fractions are exact where they can be amounts."""
+        return json.loads(text, parse_float=Decimal) if self.provider.states_cost else json.loads(text)
+
+    def _event(self, event: Event) -> bytes:
+        if event.oversized:
+            self.output_bytes += len(event.raw)
+            return event.raw
+        if event.data is None:
+            return event.raw
+        if event.data == b"[DONE]":
+            self.done()
+            return event.raw
+        try:
+            data = self.parse(event.data)
+        except (ValueError, RecursionError):
+            self.output_bytes += len(event.data)
+            return event.raw
+        if not isinstance(data, dict):
+            return event.raw
+        self.event(event.name, data)
+        return self.passed_on(event, data) if self.rewrites else event.raw
+
+
+def check_body(body: Any, unpriced: tuple[str, ...] = ()) -> None:
+    """What holds for every route: an object with a model, without keys, hosts or fields that change what a call costs."""
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    for name in _FORBIDDEN:
+        if name in body:
+            raise InvalidRequest(f"{name} is not accepted: keys and hosts are the gateway's", name)
+    for name in unpriced:
+        if name in body:
+            raise InvalidRequest(f"{name} is not accepted: it can change what the call costs", name)
+    model = body.get("model")
+    if not isinstance(model, str) or not 1 <= len(model) <= 200 or not model.isprintable():
+        raise InvalidRequest("model must be a name of 1 to 200 printable characters", "model")
+
+
+def count(body: dict[str, Any], name: str, most: int = MAX_COUNT) -> int | None:
+    """A positive whole number of the body, or None; raises :class:`InvalidRequest`."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= most:
+        raise InvalidRequest(f"{name} must be a whole number from 1 to {most}", name)
+    return value
+
+
+def flag(body: dict[str, Any], name: str) -> bool:
+    """A boolean of the body, false if absent; raises :class:`InvalidRequest`."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidRequest(f"{name} must be true or false", name)
+    return bool(value)
+
+
+def text_bytes(value: Any, without: tuple[str, ...] = ("id", "type", "index")) -> int:
+    """Bytes of all text in a piece of an answer: content, reasoning, refusals, names and arguments of tool calls."""
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, dict):
+        return sum(text_bytes(v, without) for k, v in value.items() if k not in without)
+    if isinstance(value, list):
+        return sum(text_bytes(v, without) for v in value)
+    return 0
+
+
+def dumps(chunk: dict[str, Any]) -> bytes:
+    """A provider's chunk as JSON, whatever it is made of: what came in as escapes goes out as escapes."""
+    try:
+        return strict_json.dumps(chunk)
+    except ValueError:
+        return json.dumps(chunk, separators=(",", ":")).encode("ascii")
