@@ -53,8 +53,8 @@ def gateway(planned: World, simulator: Simulator, second: Simulator) -> Iterator
         yield running
 
 
-def gateway_of(world: World, simulator: Simulator, second_url: str, **settings: str) -> Gateway:
-    accounts = {"account_second_url": f"{second_url}/v1", "account_second_key": Simulator.KEY}
+def gateway_of(world: World, simulator: Simulator, second_url: str, **settings: Any) -> Gateway:
+    accounts: dict[str, Any] = {"account_second_url": f"{second_url}/v1", "account_second_key": Simulator.KEY}
     return Gateway(world.gateway_dsn, simulator.url, **{**accounts, **settings})
 
 
