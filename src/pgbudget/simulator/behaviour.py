@@ -115,20 +115,14 @@ class Behaviour:
             raise ValueError("split must be bytes, lines, seed:<n> or at:<n>,<n>...")
         if self.barrier_after_chunks is not None and self.barrier is None:
             raise ValueError("barrier_after_chunks needs a barrier")
-        if self.cached_tokens > self.prompt:
-            raise ValueError("cached_tokens must not be above prompt_tokens")
-        if self.cached_tokens + self.cache_writes > self.prompt:
-            raise ValueError("cached_tokens and cache_write_*_tokens together must not be above prompt_tokens")
+        if self.cached_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens > self.prompt:
+            names = "cached_tokens, cache_write_5m_tokens and cache_write_1h_tokens"
+            raise ValueError(f"{names} together must not be above prompt_tokens")
 
     @property
     def prompt(self) -> int:
         """Tokens of the prompt."""
         return 100 if self.prompt_tokens is None else self.prompt_tokens
-
-    @property
-    def cache_writes(self) -> int:
-        """Tokens of the prompt that are written to the cache."""
-        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
     @property
     def completion(self) -> int:

@@ -90,7 +90,7 @@ class Running:
         self.client.post(f"/simulator/barrier/{barrier}/open").raise_for_status()
 
     def connect(
-        self, body: dict[str, Any] | None = None, /, path: str = "/v1/chat/completions", **behaviour: Any
+        self, body: dict[str, Any] | None = None, path: str = "/v1/chat/completions", /, **behaviour: Any
     ) -> socket.socket:
         """Send a call on a connection of its own, and read nothing."""
         content = json.dumps(body or BODY).encode()

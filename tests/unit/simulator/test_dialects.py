@@ -127,7 +127,7 @@ def test_ids_models_and_members_as_told(simulator: Running, route: Route, stream
 @pytest.mark.parametrize(("fault", "end"), [("cut_after_chunks", "reset"), ("close_after_chunks", "closed")])
 @pytest.mark.parametrize("pieces", [0, 2])
 def test_a_stream_that_breaks_bills_what_was_sent(simulator: Running, route: Route, fault: str, end: str, pieces: int) -> None:
-    with simulator.connect(route.stream, path=route.path, **{fault: pieces}) as connection:
+    with simulator.connect(route.stream, route.path, **{fault: pieces}) as connection:
         seen, how = read_all(connection)
     assert (how, seen.count(b'"word "'), route.last.encode() in seen) == (end, pieces, False)
     # What comes before the first piece has left too.
@@ -140,7 +140,7 @@ def test_a_stream_that_breaks_bills_what_was_sent(simulator: Running, route: Rou
 @every_route
 @streamed_or_not
 def test_silence_and_a_client_that_leaves(simulator: Running, route: Route, stream: bool) -> None:
-    with simulator.connect(body_of(route, stream), path=route.path, silence_after_chunks=2) as connection:
+    with simulator.connect(body_of(route, stream), route.path, silence_after_chunks=2) as connection:
         if stream:
             read_until(connection, b'"word "', 2)
         wait_until(lambda: simulator.last()["completion_tokens"] == 2)
