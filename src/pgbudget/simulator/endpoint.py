@@ -89,6 +89,15 @@ class Simulator:
         self._requests += 1
         return f"{self._run}{self._requests:016x}"
 
+    def told(self, headers: Headers) -> tuple[Behaviour, Recording | None]:
+        """How to behave to a request, with the recording to answer with; raises :class:`Refused`."""
+        given = headers.get("x-simulate", "").encode("latin-1").decode(errors="replace")
+        try:
+            behaviour = self.behaviours.of(given)
+            return behaviour, recorded(behaviour.replay) if behaviour.replay is not None else None
+        except ValueError as error:
+            raise Refused(400, f"x-simulate: {error}", param="x-simulate") from None
+
     def answer_id(self, dialect: Dialect, behaviour: Behaviour, request: str) -> Any:
         """The id of an answer."""
         if not behaviour.ids:
@@ -180,11 +189,7 @@ class _Exchange:
             call.model = body["model"]
         simulator.tally.begin(call)
         dialect.check_key(self._headers, simulator.key)
-        try:
-            behaviour = simulator.behaviours.of(self._headers.get("x-simulate", ""))
-            recording = recorded(behaviour.replay) if behaviour.replay is not None else None
-        except ValueError as error:
-            raise Refused(400, f"x-simulate: {error}", param="x-simulate") from None
+        behaviour, recording = simulator.told(self._headers)
         self._wire.split = behaviour.split
         call.id = simulator.answer_id(dialect, behaviour, self._request)
         if problem:
@@ -198,7 +203,7 @@ class _Exchange:
             return
         if behaviour.barrier is not None and behaviour.barrier_after_chunks is None:
             await simulator.pass_barrier(behaviour.barrier)
-        await pause(behaviour.latency_ms)
+        await _pause(behaviour.latency_ms)
         if behaviour.status != 200:
             if behaviour.error_body is None:
                 raise Refused(behaviour.status, f"simulated status {behaviour.status}")
@@ -215,7 +220,8 @@ class _Exchange:
         raw = behaviour.raw_body if behaviour.raw_sse is None else behaviour.raw_sse
         if raw is not None:
             if ask.billed and (behaviour.prompt_tokens is not None or behaviour.completion_tokens is not None):
-                call.bill({**_counts(behaviour), "completion_tokens": behaviour.completion_tokens})
+                told = {"prompt_tokens": behaviour.prompt_tokens, "completion_tokens": behaviour.completion_tokens}
+                call.bill({**_counts(behaviour), **told})
             media = _JSON if behaviour.raw_sse is None else _SSE
             await self._verbatim(ask, behaviour, 200, media, raw.encode(errors="surrogatepass"))
             return
@@ -232,7 +238,7 @@ class _Exchange:
         tokens = self._bill(ask, behaviour)
         if ask.stream:
             await self._start(200, _SSE)
-            await pause(behaviour.first_byte_ms)
+            await _pause(behaviour.first_byte_ms)
             self._wire.put(rendering.begin(call))
             if behaviour.chunk_ms:
                 await self._wire.flush()
@@ -270,7 +276,7 @@ class _Exchange:
         rendering = self._dialect.render(ask, behaviour, call.id)
 
         async def generate() -> None:
-            await pause(behaviour.background_ms)
+            await _pause(behaviour.background_ms)
             job.body = job.rendering.pending("in_progress")
             tokens = self._bill(ask, behaviour) if recording is None else self._bill_recording(ask, recording)
             try:
@@ -299,7 +305,7 @@ class _Exchange:
             if index in faults:
                 await self._fault(behaviour, index)
             if behaviour.chunk_ms:
-                await pause(behaviour.chunk_ms)
+                await _pause(behaviour.chunk_ms)
             call.completion_tokens += piece * ask.choices
             if behaviour.deltas == "reasoning":
                 call.reasoning_tokens += piece * ask.choices
@@ -315,14 +321,14 @@ class _Exchange:
         """A body as it is. Billed from its start: a provider has made it, however much of it arrives."""
         wire = self._wire
         await self._start(status, media)
-        await pause(behaviour.first_byte_ms)
+        await _pause(behaviour.first_byte_ms)
         faults = _faults(behaviour)
         index = 0
         try:
             for index, piece in enumerate(cut(content, behaviour.split), 1):
                 if index - 1 in faults:
                     await self._fault(behaviour, index - 1)
-                await pause(behaviour.chunk_ms)
+                await _pause(behaviour.chunk_ms)
                 await wire.write(piece)
             if index in faults:
                 await self._fault(behaviour, index)
@@ -341,7 +347,7 @@ class _Exchange:
             await asyncio.Event().wait()
         if index in (behaviour.cut_after_chunks, behaviour.close_after_chunks):
             # When the next piece would be due: who reads at that pace has read the last one.
-            await pause(behaviour.chunk_ms)
+            await _pause(behaviour.chunk_ms)
             broken = _Broken(reset=index == behaviour.cut_after_chunks)
             if not self._wire.kept:
                 raise broken
@@ -531,7 +537,7 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def pause(milliseconds: float) -> None:
+async def _pause(milliseconds: float) -> None:
     if milliseconds:
         await asyncio.sleep(milliseconds / 1000)
 

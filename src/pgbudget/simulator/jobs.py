@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pgbudget.simulator.dialect import Deferred, Dialect, Refused
-from pgbudget.simulator.replay import recorded
 
 if TYPE_CHECKING:
     from pgbudget.simulator.endpoint import Simulator
@@ -93,11 +92,7 @@ async def _act(
     simulator: Simulator, dialect: Dialect, request: Request, action: Callable[[Request], bytes]
 ) -> tuple[int, bytes]:
     dialect.check_key(request.headers, simulator.key)
-    try:
-        behaviour = simulator.behaviours.of(request.headers.get("x-simulate", ""))
-        recording = recorded(behaviour.replay) if behaviour.replay is not None else None
-    except ValueError as error:
-        raise Refused(400, f"x-simulate: {error}", param="x-simulate") from None
+    behaviour, recording = simulator.told(request.headers)
     await asyncio.sleep(behaviour.latency_ms / 1000)
     if behaviour.status != 200:
         if behaviour.error_body is None:

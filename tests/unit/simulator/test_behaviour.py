@@ -11,7 +11,7 @@ import pytest
 from pgbudget.simulator import behaviour as module
 from pgbudget.simulator import create_app
 from pgbudget.simulator.behaviour import Behaviour, Behaviours
-from tests.unit.simulator.conftest import Running
+from tests.unit.simulator.conftest import BODY, Running
 
 BAD: list[Any] = [
     {"nonsense": 1},
@@ -59,6 +59,13 @@ def test_what_does_not_fit_is_refused(simulator: Running, members: dict[str, Any
 def test_a_header_that_is_no_json_object_is_refused(header: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Behaviours().of(header)
+
+
+def test_a_header_is_read_as_utf_8(simulator: Running) -> None:
+    told = '{"text": "é", "completion_tokens": 1}'.encode()
+    named = {b"authorization": b"Bearer k", b"x-simulate": told}
+    answer = simulator.client.post("/v1/chat/completions", json=BODY, headers=named)
+    assert answer.json()["choices"][0]["message"]["content"] == "é"
 
 
 def test_a_request_goes_over_the_run_and_the_run_over_the_start(simulator: Running) -> None:

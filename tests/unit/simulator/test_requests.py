@@ -13,6 +13,8 @@ from tests.unit.simulator.conftest import COMPLETIONS, EMBEDDINGS, MESSAGES, RES
 
 COUNT = Route("/v1/messages/count_tokens", MESSAGES.body)
 NO_CAPS: list[Any] = [0, 15, 16_385, "20", 20.5, True]
+NO_NAMES: list[Any] = [None, "", 5]
+NO_LISTS: list[Any] = [None, "hi", []]
 NO_PROMPTS: list[Any] = [5, [], [1, "a"], [[]], [["a"]], {}]
 BAD: list[tuple[Route, dict[str, Any], str]] = [
     (RESPONSES, {"model": None}, "model"),
@@ -36,8 +38,8 @@ BAD: list[tuple[Route, dict[str, Any], str]] = [
     *((EMBEDDINGS, {"input": value}, "input") for value in [None, "", [""], ["a"] * 2049, *NO_PROMPTS]),
     *((EMBEDDINGS, {"dimensions": value}, "dimensions") for value in (0, 1537, "8")),
     (EMBEDDINGS, {"encoding_format": "hex"}, "encoding_format"),
-    *((route, {"model": value}, "model") for route in (MESSAGES, COUNT) for value in (None, "", 5)),
-    *((route, {"messages": value}, "messages") for route in (MESSAGES, COUNT) for value in (None, "hi", [])),
+    *((route, {"model": value}, "model") for route in (MESSAGES, COUNT) for value in NO_NAMES),
+    *((route, {"messages": value}, "messages") for route in (MESSAGES, COUNT) for value in NO_LISTS),
     *((MESSAGES, {"max_tokens": value}, "max_tokens") for value in (None, 0, -1, 16_385, "20", True)),
     (MESSAGES, {"stream": "yes"}, "stream"),
 ]
