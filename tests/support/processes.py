@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -38,6 +39,9 @@ def _run(arguments: list[str], environment: dict[str, str], log: str) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["pgbudget", *arguments]
+    if "PGBUDGET_TEST_LOG_ALL" in environment:
+        logging.basicConfig(stream=sys.stdout, level=logging.DEBUG, force=True)
+        logging.debug("everything is logged")
     from pgbudget.cli import main
 
     main()
