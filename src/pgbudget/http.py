@@ -11,7 +11,6 @@ from typing import Any
 from starlette.types import Message, Receive, Send
 
 from pgbudget.errors import (
-    BudgetError,
     InvalidRequest,
     PayloadTooLarge,
     RequestTimeout,
@@ -74,11 +73,6 @@ async def respond(send: Send, status: int, body: Any, headers: Headers | None = 
     }
     await send(start)
     await send({"type": "http.response.body", "body": content})
-
-
-async def respond_error(send: Send, error: BudgetError, headers: Headers | None = None) -> None:
-    """Send an error in the OpenAI shape."""
-    await respond(send, error.status, error.body(), [*error.headers(), *(headers or [])])
 
 
 def header(headers: Headers, name: bytes) -> str | None:
