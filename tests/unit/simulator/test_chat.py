@@ -185,7 +185,7 @@ def test_what_is_not_a_chat_model_is_not_found_and_a_model_off_the_card_is_not_p
 
 
 def test_unknown_routes_and_models(simulator: Running) -> None:
-    for method, path in (("POST", "/v1/embeddings"), ("GET", "/v1/chat/completions"), ("GET", "/"), ("DELETE", "/v1/x/y")):
+    for method, path in (("POST", "/v1/audio/speech"), ("GET", "/v1/chat/completions"), ("GET", "/"), ("DELETE", "/v1/x/y")):
         answer = simulator.client.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
     answer = simulator.client.get("/v1/models", headers={"authorization": "Bearer k"})
