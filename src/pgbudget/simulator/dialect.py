@@ -69,6 +69,9 @@ class Deferred(Rendering, Protocol):
     def pending(self, status: str) -> bytes:
         """The answer without an end: ``queued``, ``in_progress`` or ``cancelled``."""
 
+    def failed(self, body: Any) -> bytes:
+        """The answer that ended in this error, if one is known."""
+
 
 class Dialect(Protocol):
     """One route of one API."""

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from pgbudget.simulator.behaviour import Behaviour, Behaviours
 from pgbudget.simulator.dialect import Ask, Deferred, Dialect, Refused, Rendering
 from pgbudget.simulator.jobs import Job
-from pgbudget.simulator.replay import cut, recorded
+from pgbudget.simulator.replay import Recording, cut, recorded
 from pgbudget.simulator.tally import Call, State, Tally
 
 #: Where the server shows the connection to the app, in the scope's extensions.
@@ -149,6 +149,8 @@ class _Exchange:
         watch = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if work.cancelled():
+                raise _Broken(reset=False)
             if work.done():
                 work.result()
         except _Left:
@@ -159,9 +161,9 @@ class _Exchange:
             # Until the server knows, it would take the missing end for a fault.
             await watch
         finally:
-            work.cancel()
             watch.cancel()
             if self._job is None:
+                work.cancel()
                 tally.end(call, "left")
 
     async def _answer(self, content: bytes) -> None:
@@ -204,11 +206,10 @@ class _Exchange:
             return
         call.service_tier = behaviour.service_tier
         if recording is not None:
-            if recording.status < 400 and ask.billed:
-                call.bill(recording.counts)
-                for model, counts in recording.others.items():
-                    call.others.append(Call(model))
-                    call.others[-1].bill(counts)
+            if ask.background and not ask.stream and recording.status < 400:
+                await self._defer(ask, behaviour, recording)
+                return
+            self._bill_recording(ask, recording)
             await self._verbatim(ask, behaviour, recording.status, recording.media, recording.body)
             return
         raw = behaviour.raw_body if behaviour.raw_sse is None else behaviour.raw_sse
@@ -224,9 +225,10 @@ class _Exchange:
         call = self._call
         rendering = self._dialect.render(ask, behaviour, call.id)
         if ask.background and not ask.stream:
-            assert isinstance(rendering, Deferred)
-            await self._defer(ask, behaviour, rendering)
+            await self._defer(ask, behaviour, None)
             return
+        if ask.background:
+            self._promise(rendering, asyncio.current_task())
         tokens = self._bill(ask, behaviour)
         if ask.stream:
             await self._start(200, _SSE)
@@ -237,6 +239,8 @@ class _Exchange:
         try:
             await self._pieces(ask, behaviour, rendering, tokens)
         except _Ended as ended:
+            if self._job is not None:
+                self._job.fail(ended.error)
             if ask.stream:
                 await self._end("broken", b"" if ended.error is None else rendering.error(ended.error))
             elif ended.error is None:
@@ -245,36 +249,44 @@ class _Exchange:
             else:
                 await self._whole("broken", 200, rendering.error(ended.error))
             return
+        if self._job is not None:
+            self._job.end(rendering.whole(call, tokens))
         if ask.stream:
             await self._end("finished", rendering.end(call, tokens))
         else:
             await self._whole("finished", 200, rendering.whole(call, tokens))
 
-    async def _defer(self, ask: Ask, behaviour: Behaviour, rendering: Deferred) -> None:
-        """Promise an answer, and generate it after the exchange."""
+    def _promise(self, rendering: Rendering, task: asyncio.Task[Any] | None) -> Job:
+        """From now on the answer is made whether or not anybody reads it."""
+        assert isinstance(rendering, Deferred)
         call, tally = self._call, self._simulator.tally
-        job = self._job = Job(rendering, lambda: tally.end(call, "left"))
+        self._wire.kept = True
+        self._job = self._simulator.jobs[str(call.id)] = Job(rendering, task, lambda: tally.end(call, "left"))
+        return self._job
+
+    async def _defer(self, ask: Ask, behaviour: Behaviour, recording: Recording | None) -> None:
+        """Answer that it is queued; generate it afterwards, or pretend that a recorded answer is made."""
+        call, tally = self._call, self._simulator.tally
+        rendering = self._dialect.render(ask, behaviour, call.id)
 
         async def generate() -> None:
             await pause(behaviour.background_ms)
-            job.body = rendering.pending("in_progress")
-            tokens = self._bill(ask, behaviour)
+            job.body = job.rendering.pending("in_progress")
+            tokens = self._bill(ask, behaviour) if recording is None else self._bill_recording(ask, recording)
             try:
                 await self._pieces(ask, behaviour, rendering, tokens)
-            except (_Ended, _Broken) as fault:
-                error = fault.error if isinstance(fault, _Ended) else None
-                job.end(rendering.error(self._error(Refused(500, "simulated end")) if error is None else error))
+            except _Ended as ended:
+                job.fail(ended.error)
                 tally.end(call, "broken")
             else:
-                job.end(rendering.whole(call, tokens))
+                job.end(rendering.whole(call, tokens) if recording is None else recording.body)
                 tally.end(call, "finished")
 
-        job.begin(generate())
-        self._simulator.jobs[str(call.id)] = job
+        job = self._promise(rendering, None)
+        job.task = asyncio.ensure_future(generate())
         call.status = 200
-        body = job.body
-        await self._wire.start(200, {"content-type": _JSON, "content-length": str(len(body))})
-        await self._wire.end(body, lambda: None)
+        await self._wire.start(200, {"content-type": _JSON, "content-length": str(len(job.body))})
+        await self._wire.end(job.body, lambda: None)
 
     async def _pieces(self, ask: Ask, behaviour: Behaviour, rendering: Rendering, tokens: int) -> None:
         """So many tokens a choice, those that are not shown at once."""
@@ -330,7 +342,10 @@ class _Exchange:
         if index in (behaviour.cut_after_chunks, behaviour.close_after_chunks):
             # When the next piece would be due: who reads at that pace has read the last one.
             await pause(behaviour.chunk_ms)
-            raise _Broken(reset=index == behaviour.cut_after_chunks)
+            broken = _Broken(reset=index == behaviour.cut_after_chunks)
+            if not self._wire.kept:
+                raise broken
+            await self._wire.break_off(broken.reset)
         if index == behaviour.error_after_chunks:
             given = behaviour.error_body
             raise _Ended(self._error(Refused(500, "simulated error")) if given is None else given)
@@ -348,6 +363,16 @@ class _Exchange:
             # Where no text is generated the prompt is all.
             self._call.bill({**_counts(behaviour), **generated} if ask.choices else {"prompt_tokens": behaviour.prompt})
         return tokens
+
+    def _bill_recording(self, ask: Ask, recording: Recording) -> int:
+        """Bill it as it says, unless it is an error; what is generated is all in it, so that no token is left."""
+        if recording.status < 400 and ask.billed:
+            self._call.bill(recording.counts)
+            for model, counts in recording.others.items():
+                other = Call(model)
+                other.bill(counts)
+                self._call.others.append(other)
+        return 0
 
     def _error(self, refused: Refused) -> Any:
         return self._dialect.error(refused, f"req_{self._request}")
@@ -374,6 +399,9 @@ class _Wire:
         self._waiting: list[bytes] = []
         self._size = 0
         self.split: str | None = None
+        #: Whether the answer goes on when its client is gone.
+        self.kept = False
+        self._ended = False
 
     async def start(self, status: int, headers: dict[str, str]) -> None:
         """Send the status and headers."""
@@ -400,7 +428,8 @@ class _Wire:
 
     async def write(self, data: bytes) -> None:
         """Send this in a write of its own."""
-        self._check()
+        if self._is_left():
+            return
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         if self.split is not None:
             # The loop joins the writes of one turn, so a write of its own takes a turn of its own.
@@ -411,12 +440,16 @@ class _Wire:
         self.put(data)
         if self.split is not None:
             await self.flush()
-        self._check()
+        left, self._ended = self._is_left(), True
         before()
+        if left:
+            return
         await self._send({"type": "http.response.body", "body": self._take(), "more_body": False})
 
     async def break_off(self, reset: bool) -> None:
-        """End the connection, after what was written has left."""
+        """End the connection, after what was written has left; it is not this answer's any more if that has ended."""
+        if self._ended:
+            return
         transport = self._transport
         if transport is None:
             raise RuntimeError("a connection can be broken only under pgbudget.simulator.serve")
@@ -436,9 +469,11 @@ class _Wire:
         self._waiting, self._size = [], 0
         return data
 
-    def _check(self) -> None:
-        if self._transport is not None and self._transport.is_closing():
+    def _is_left(self) -> bool:
+        left = self._transport is not None and self._transport.is_closing()
+        if left and not self.kept:
             raise _Left
+        return left
 
 
 def _unsent(connection: socket.socket) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -19,29 +19,32 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One such answer; ``body`` is how it stands."""
+    """One such answer; ``body`` is how it stands.
 
-    def __init__(self, rendering: Deferred, left: Callable[[], None]) -> None:
-        self._rendering = rendering
+    ``task`` generates it. ``left`` is called when it is cancelled.
+    """
+
+    def __init__(self, rendering: Deferred, task: asyncio.Task[Any] | None, left: Callable[[], None]) -> None:
+        self.rendering = rendering
+        self.task = task
         self._left = left
-        self._task: asyncio.Task[None] | None = None
-        self.body = rendering.pending("queued")
-        self.ended = False
-
-    def begin(self, generation: Coroutine[Any, Any, None]) -> None:
-        """Generate it from now on."""
-        self._task = asyncio.ensure_future(generation)
+        self._ended = False
+        self.body = rendering.pending("queued" if task is None else "in_progress")
 
     def end(self, body: bytes) -> None:
         """It stays like this."""
-        self.body, self.ended = body, True
+        self.body, self._ended = body, True
+
+    def fail(self, error: Any) -> None:
+        """It stays without output."""
+        self.end(self.rendering.failed(error))
 
     def cancel(self) -> None:
         """Generate no more; what has ended stays as it is."""
-        if self._task is not None and not self.ended:
-            self._task.cancel()
+        if self.task is not None and not self._ended:
+            self.task.cancel()
             self._left()
-            self.end(self._rendering.pending("cancelled"))
+            self.end(self.rendering.pending("cancelled"))
 
 
 def routes(simulator: Simulator, dialect: Dialect) -> list[Route]:
@@ -57,6 +60,8 @@ def routes(simulator: Simulator, dialect: Dialect) -> list[Route]:
         return job
 
     def show(request: Request) -> bytes:
+        if request.query_params.get("stream") == "true":
+            raise Refused(400, "A stream that was left cannot be taken up again here.", param="stream")
         return find(request).body
 
     def cancel(request: Request) -> bytes:

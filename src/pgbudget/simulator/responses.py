@@ -145,18 +145,25 @@ class ResponseRendering:
         """A response without output."""
         return dumps(self._response(status))
 
+    def failed(self, body: Any) -> bytes:
+        """A response that says what went wrong."""
+        return dumps(self._failed(body))
+
     def error(self, body: Any) -> bytes:
         """The error and the failed response, or that alone."""
-        error = body.get("error") if isinstance(body, dict) else None
-        shown = {name: error.get(name) for name in ("code", "message")} if isinstance(error, dict) else error
-        if isinstance(shown, dict) and shown["code"] is None:
-            shown["code"] = "server_error"
-        failed = {**self._response("failed"), "error": shown}
         if not self._ask.stream:
-            return dumps(failed)
+            return self.failed(body)
         members = body if isinstance(body, dict) else {"error": body}
         first = event({"type": "error", **members, "sequence_number": self._next()})
-        return first + self._event("failed", response=failed)
+        return first + self._event("failed", response=self._failed(body))
+
+    def _failed(self, body: Any) -> dict[str, Any]:
+        error = body.get("error") if isinstance(body, dict) else None
+        code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+        return {
+            **self._response("failed"),
+            "error": {"code": code or "server_error", "message": message or "The answer could not be made."},
+        }
 
     def _next(self) -> int:
         number, self._events = self._events, self._events + 1

@@ -64,6 +64,8 @@ RATES: Final = {
     "t-mini": Model(16_384, Price.of("1 0.25 4")),
     "t-pro": Model(32_768, Price.of("5 0.5 30")),
     "c-son": Model(64_000, Price.of("3 0.3 15 3.75 6"), 200_000, Price.of("6 0.6 22.5 7.5 12")),
+    # What the advisor of a recording ran on.
+    "claude-opus-4-8": Model(128_000, Price.of("5 0.5 25 6.25 10")),
     "e-small": Model(0, Price.of("0.02 0.02 -")),
 }
 #: A web search, whatever the model: 10 USD a thousand.

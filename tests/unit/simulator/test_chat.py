@@ -189,7 +189,7 @@ def test_unknown_routes_and_models(simulator: Running) -> None:
         answer = simulator.client.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
     answer = simulator.client.get("/v1/models", headers={"authorization": "Bearer k"})
-    assert [m["id"] for m in answer.json()["data"]] == ["t-mini", "t-pro", "c-son", "e-small"]
+    assert [m["id"] for m in answer.json()["data"]] == ["t-mini", "t-pro", "c-son", "claude-opus-4-8", "e-small"]
     assert simulator.client.get("/v1/models").status_code == 401
     assert simulator.client.get("/healthz").json() == {"status": "ok"}
     assert simulator.tally()["requests"] == 0
