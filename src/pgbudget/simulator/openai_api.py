@@ -18,8 +18,8 @@ class OpenAI:
     request_header = "x-request-id"
 
     def check_key(self, headers: Headers, key: str | None) -> None:
-        """A bearer token."""
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        """A bearer token, or Azure's header."""
+        scheme, _, given = headers.get("authorization", f"bearer {headers.get('api-key', '')}").partition(" ")
         if scheme.lower() != "bearer" or not given.strip():
             raise Refused(401, "You didn't provide an API key. Send it as 'Authorization: Bearer YOUR_KEY'.")
         if key is not None and given.strip() != key:
