@@ -85,7 +85,8 @@ def test_a_completion_without_usage_is_bounded_by_its_text(world: World, gateway
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("/completions", {"prompt": {"a": 1}}, "prompt"), ("/completions", {"prompt": "a", "n": 0}, "n"),
     ("/completions", {"prompt": "a", "best_of": 1000}, "best_of"), ("/completions", {"prompt": ["a"] * 20, "n": 100}, "n"),
-    ("/completions", {"prompt": "a", "max_tokens": -1}, "max_tokens"), ("/completions", {"prompt": "a", "stream": "yes"}, "stream"),
+    ("/completions", {"prompt": "a", "max_tokens": -1}, "max_tokens"),
+    ("/completions", {"prompt": "a", "stream": "yes"}, "stream"),
     ("/embeddings", {}, "input"), ("/embeddings", {"input": "a", "stream": True}, "stream"),
     ("/embeddings", {"input": "a", "dimensions": 0}, "dimensions"), ("/embeddings", {"input": "a", "api_key": "x"}, "api_key"),
 ]  # fmt: skip

@@ -179,19 +179,24 @@ def test_fees_and_searches_of_a_model_are_held(model: str, more: dict[str, Any],
 
 # Answers
 
+REASONED = {"completion_tokens_details": {"reasoning_tokens": 7}}
+
 
 @pytest.mark.parametrize(
     ("by", "usage", "kinds"),
     [
         # The total tells; where there is none, what is known of the provider, or what cannot be otherwise.
-        ("xai", {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 7}}, {"input": 10, "output": 10}),
-        ("xai", {"prompt_tokens": 10, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 7}}, {"input": 10, "output": 16}),
-        ("openai", {"prompt_tokens": 10, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 7}}, {"input": 10, "output": 9}),
-        ("unknown", {"prompt_tokens": 10, "completion_tokens": 3, "completion_tokens_details": {"reasoning_tokens": 7}}, {"input": 10, "output": 10}),
+        ("xai", {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 20, **REASONED}, {"input": 10, "output": 10}),
+        ("xai", {"prompt_tokens": 10, "completion_tokens": 9, **REASONED}, {"input": 10, "output": 16}),
+        ("openai", {"prompt_tokens": 10, "completion_tokens": 9, **REASONED}, {"input": 10, "output": 9}),
+        ("unknown", {"prompt_tokens": 10, "completion_tokens": 3, **REASONED}, {"input": 10, "output": 10}),
         # Rejected predictions are in the completion.
-        ("openai", {"prompt_tokens": 10, "completion_tokens": 90, "total_tokens": 100, "completion_tokens_details": {"accepted_prediction_tokens": 20, "rejected_prediction_tokens": 60}}, {"input": 10, "output": 90}),
-        ("openrouter", {"prompt_tokens": 10, "completion_tokens": 90, "completion_tokens_details": {"image_tokens": 80}}, {"input": 10, "output": 10, "image_out": 80}),
-        ("perplexity", {"prompt_tokens": 33, "completion_tokens": 11, "total_tokens": 44, "citation_tokens": 20, "num_search_queries": 3, "reasoning_tokens": 70}, {"input": 53, "output": 11, "reasoning": 70, "web_search": 3}),
+        ("openai", {"prompt_tokens": 10, "completion_tokens": 90, "total_tokens": 100,
+          "completion_tokens_details": {"accepted_prediction_tokens": 20, "rejected_prediction_tokens": 60}}, {"input": 10, "output": 90}),
+        ("openrouter", {"prompt_tokens": 10, "completion_tokens": 90, "completion_tokens_details": {"image_tokens": 80}},
+         {"input": 10, "output": 10, "image_out": 80}),
+        ("perplexity", {"prompt_tokens": 33, "completion_tokens": 11, "total_tokens": 44, "citation_tokens": 20,
+          "num_search_queries": 3, "reasoning_tokens": 70}, {"input": 53, "output": 11, "reasoning": 70, "web_search": 3}),
         # More cached than there is.
         ("unknown", {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 50}}, {"input": 0, "cache_read": 10, "output": 1}),
     ],

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from pgbudget.wire.providers import PROVIDERS
 from tests.wire.replay import MANIFEST, PATHS, expected, expected_kinds
 
 PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
@@ -31,8 +32,8 @@ def page() -> str:
     lines = [
         "# Recorded bodies, and what is charged for them",
         "",
-        "Every body of the recorded provider traffic that the tests replay through the gateway, each to the route it was recorded",
-        "on, cut at every byte or at random places, by the ways of its provider. `make docs` writes this page; a test holds each",
+        "Every body of the recorded provider traffic, replayed through the gateway: each on the route that it was recorded on,",
+        "by the ways of its provider, cut at every byte or at random places. `make docs` writes this page; a test holds each",
         "body to it.",
         "",
         "* **on its usage**: settled on the usage in the body, as the recording's manifest has it, to the nano-USD.",
@@ -54,3 +55,33 @@ def page() -> str:
         streamed = "streamed" if row["stream"] else "whole"
         lines.append(f"| `{row['file']}` | {route} | {streamed} | {WORDS[how.outcome]} | {units} |")
     return "\n".join([*lines, ""])
+
+
+GATEWAY = PAGE.with_name("gateway.md")
+
+
+def test_the_table_of_providers_is_what_is_known_of_them() -> None:
+    begin, end = "| provider | URL |", "\n\nUsage of a stream"
+    text = GATEWAY.read_text()
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    made = before + providers_table() + end + after
+    if os.environ.get("PGBUDGET_WRITE_DOCS"):
+        GATEWAY.write_text(made)
+    assert text == made, "run: make docs"
+
+
+def providers_table() -> str:
+    """The ways of all providers."""
+    lines = [
+        "| provider | URL | speaks | cap of chat | key in | usage of a stream | states its cost |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    apis = {"openai": "chat"}
+    for name, ways in sorted(PROVIDERS.items()):
+        lines.append(
+            f"| `{name}` | {ways.base_url or 'from the environment'} | {', '.join(sorted(apis.get(a, a) for a in ways.apis))}"
+            f" | `{ways.cap_field}` | `{ways.key_header.decode()}` | {'asked for' if ways.stream_options else 'not asked for'}"
+            f" | {'`usage.' + '.'.join(ways.cost) + '`' if ways.cost else ''} |"
+        )
+    return "\n".join(lines)

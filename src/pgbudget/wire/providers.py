@@ -54,7 +54,7 @@ _OPENAI: Final = frozenset({"openai", "responses", "completions", "embeddings"})
 _CHAT: Final = frozenset({"openai"})
 _ALL: Final = _OPENAI | {"anthropic"}
 _GEMINI: Final = Provider("https://generativelanguage.googleapis.com/v1beta/openai", _CHAT | {"embeddings"})
-_PROVIDERS: Final = {
+PROVIDERS: Final = {
     "openai": Provider("https://api.openai.com/v1", _OPENAI, "max_completion_tokens"),
     "anthropic": Provider(
         "https://api.anthropic.com/v1",
@@ -94,4 +94,4 @@ _OTHER: Final = Provider()
 
 def provider(name: str) -> Provider:
     """The ways of a provider; an unknown one speaks OpenAI's older APIs, honours ``max_tokens`` and has no default address."""
-    return _PROVIDERS.get(name, _OTHER)
+    return PROVIDERS.get(name, _OTHER)
