@@ -192,13 +192,15 @@ REASONED = {"completion_tokens_details": {"reasoning_tokens": 7}}
         ("unknown", {"prompt_tokens": 10, "completion_tokens": 3, **REASONED}, {"input": 10, "output": 10}),
         # Rejected predictions are in the completion.
         ("openai", {"prompt_tokens": 10, "completion_tokens": 90, "total_tokens": 100,
-          "completion_tokens_details": {"accepted_prediction_tokens": 20, "rejected_prediction_tokens": 60}}, {"input": 10, "output": 90}),
+          "completion_tokens_details": {"accepted_prediction_tokens": 20, "rejected_prediction_tokens": 60}},
+           {"input": 10, "output": 90}),
         ("openrouter", {"prompt_tokens": 10, "completion_tokens": 90, "completion_tokens_details": {"image_tokens": 80}},
          {"input": 10, "output": 10, "image_out": 80}),
         ("perplexity", {"prompt_tokens": 33, "completion_tokens": 11, "total_tokens": 44, "citation_tokens": 20,
           "num_search_queries": 3, "reasoning_tokens": 70}, {"input": 53, "output": 11, "reasoning": 70, "web_search": 3}),
         # More cached than there is.
-        ("unknown", {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 50}}, {"input": 0, "cache_read": 10, "output": 1}),
+        ("unknown", {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 50}},
+         {"input": 0, "cache_read": 10, "output": 1}),
     ],
 )  # fmt: skip
 def test_usage_is_read_as_its_provider_means_it(by: str, usage: dict[str, Any], kinds: dict[str, int]) -> None:
@@ -266,7 +268,8 @@ def test_sound_is_counted_as_sound() -> None:
 
 @pytest.mark.parametrize(
     ("more", "texts", "size"),
-    [({"prompt": "say hi"}, [(0, "say "), (0, "hi there")], 6), ({"prompt": ["a", "bcd"], "n": 2}, [(0, "axx"), (3, "bcdx")], 3),
+    [({"prompt": "say hi"}, [(0, "say "), (0, "hi there")], 6), ({"prompt": ["a", "bcd"], "n": 2}, [(0, "axx"),
+     (3, "bcdx")], 3),
      ({"prompt": [1, 2]}, [(0, "ab")], 2), ({"prompt": "hi", "max_tokens": 0}, [(0, "hi")], 0), ({}, [("0", "hi there")], 8)],
 )  # fmt: skip
 def test_an_echo_is_not_generated(more: dict[str, Any], texts: list[tuple[Any, str]], size: int) -> None:
