@@ -124,7 +124,7 @@ def set_up(world: World) -> None:
 
 def gateway_for(world: World, simulator: Simulator) -> Gateway:
     """A gateway whose accounts of all providers lead to the simulator."""
-    settings = {}
+    settings: dict[str, Any] = {}
     for provider in {row["provider"] for row in MANIFEST}:
         settings[f"account_{provider}_url"] = f"{simulator.url}/v1"
         settings[f"account_{provider}_key"] = Simulator.KEY
