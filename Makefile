@@ -69,5 +69,5 @@ debian:
 clean: ## delete .venv and what was built; the data in .pgbudget stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
 
-docs: $(STAMP) ## write the pages that are made by tests: docs/api.md, company.out, stated_charges.md
-	PGBUDGET_WRITE_DOCS=1 $(BIN)/python -m pytest -q tests/lint/test_docs.py tests/prices/test_stated.py
+docs: $(STAMP) ## write the pages that are made by tests: docs/api.md, company.out, stated_charges.md, wire.md
+	PGBUDGET_WRITE_DOCS=1 $(BIN)/python -m pytest -q tests/lint/test_docs.py tests/prices/test_stated.py tests/wire/test_table.py

@@ -14,6 +14,7 @@ as $$
       (i.request ->> 'input_tokens')::numeric::bigint as input_tokens,
       (i.request ->> 'max_output_tokens')::numeric::bigint as max_output_tokens,
       coalesce((i.request #>> '{options,n}')::numeric::integer, 1) as choices,
+      coalesce((i.request #>> '{options,inputs}')::numeric::integer, 1) as inputs,
       i.request ->> 'request_id' as request_id,
       -- Who gives no hash of the body is held to what was asked.
       coalesce(i.request #>> '{options,body_hash}', md5((jsonb_build_array(
@@ -115,7 +116,8 @@ as $$
         ) as routes,
         array_agg(distinct t.account_id) as account_ids,
         min(t.max_output_tokens) as model_max_output,
-        coalesce(max(least(w.way_tokens, t.context_window_tokens)), 0) as bounded_input
+        -- Each of many inputs has the window to itself.
+        coalesce(max(least(w.way_tokens, t.context_window_tokens * w.inputs)), 0) as bounded_input
       from (
         select
           r.route_id, r.provider, r.upstream_model, r.account_id, c.name as account,

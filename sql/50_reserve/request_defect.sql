@@ -54,6 +54,13 @@ begin
         if v_value::numeric < 1 or v_value::numeric > 1000 or v_value::numeric <> trunc(v_value::numeric) then
           return 'n must be a whole number from 1 to 1000';
         end if;
+      when 'inputs' then
+        if jsonb_typeof(v_value) <> 'number' then
+          return 'inputs must be a whole number from 1 to 100000';
+        end if;
+        if v_value::numeric < 1 or v_value::numeric > 100000 or v_value::numeric <> trunc(v_value::numeric) then
+          return 'inputs must be a whole number from 1 to 100000';
+        end if;
       when 'features' then
         if jsonb_typeof(v_value) <> 'array' or exists (
           select 1 from jsonb_array_elements(v_value) f

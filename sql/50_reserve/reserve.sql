@@ -1,6 +1,7 @@
 -- budget.reserve: hold the worst case of one request; a batch of one.
 -- p_key: the secret, or sha256:<hex>. p_max_output_tokens: null = the configured default, else min(model's maximum, 8192).
--- options: n, features, uses (of features with a fee), input_bounds, run, service_tier, grow, body_hash, holder.
+-- options: n, inputs (how many; each may fill the context window), features, uses (of features with a fee), input_bounds, run,
+--          service_tier, grow, body_hash, holder.
 create or replace function budget.reserve(
   p_key text, p_model text, p_input_tokens bigint, p_max_output_tokens bigint default null, p_request_id text default null,
   p_options jsonb default '{}'

@@ -12,20 +12,20 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 from starlette.types import Receive, Send
 
-from pgbudget.config import account_prefix
+from pgbudget.config import Account, account_prefix
 from pgbudget.data_plane import DataPlane
 from pgbudget.db import ReserveResult, SettleResult
 from pgbudget.errors import SOURCE, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
 from pgbudget.http import Headers, usd
 from pgbudget.upstream import Broken, NotSent, returned_headers
 from pgbudget.wire.dialect import CannotTurnOff, Dialect, ModelRequest
-from pgbudget.wire.providers import provider
+from pgbudget.wire.providers import Provider, provider
 
 log = logging.getLogger("pgbudget.calls")
 
@@ -63,6 +63,10 @@ class AttemptFailed(Exception):
         return refused or self.ending.outcome not in ("released", "unsent")
 
 
+class UsageNotAsked(Exception):
+    """The provider refused the request because of the question for usage that the gateway put in."""
+
+
 class Call:
     """One granted call. Reports its end exactly once."""
 
@@ -84,6 +88,8 @@ class Call:
         self._attempted = False
         #: How the last attempt has ended, while it is not known if another one follows.
         self._pending: Ending | None = None
+        #: Whether usage is asked for in words that are the gateway's own, and not every provider's.
+        self._asks_usage = False
         self._client_gone = False
         self._response_started = False
         self.reservation_id = str(grant.reservation_id)
@@ -195,7 +201,24 @@ class Call:
         ways = provider(route["provider"])
         self._request = self._as_granted(asked, route["upstream_model"])
         self._meter = self._dialect.meter(self._request, ways)
-        body = self._dialect.rewrite(self._request, ways, route["upstream_model"], self._grant.granted_output_tokens or 0)
+        body = self._rewritten(ways, route)
+        # Who is asked for usage by the client itself is not asked again without.
+        self._asks_usage = self._request.stream and ways.stream_options and self._request.body.get("stream_options") is None
+        try:
+            await self._post(account, route, ways, body, send)
+        except UsageNotAsked:
+            # A refusal costs nothing, so the hold is still whole.
+            log.info("call %s: account %s takes no stream_options", self.reservation_id, route["account"])
+            self._asks_usage, self._pending = False, None
+            body = self._rewritten(replace(ways, stream_options=False), route)
+            await self._post(account, route, ways, body, send)
+
+    def _rewritten(self, ways: Provider, route: dict[str, str]) -> bytes:
+        cap = self._grant.granted_output_tokens or 0
+        return self._dialect.rewrite(self._request, ways, route["upstream_model"], cap)
+
+    async def _post(self, account: Account, route: dict[str, str], ways: Provider, body: bytes, send: Send) -> None:
+        """Send a body and pass the answer on; raises as :meth:`_attempt`, or :class:`UsageNotAsked`."""
         if self._client_gone:
             self._end(Ending("unsent", {"note": {"reason": "caller gone"}}))
             return
@@ -261,7 +284,7 @@ class Call:
         accepted = 200 <= response.status_code < 300
         if not accepted:
             # As in _attempt.
-            self._end(Ending("released", {"note": {"status": str(response.status_code)}}))
+            self._pending = Ending("released", {"note": {"status": str(response.status_code)}})
         try:
             async for chunk in _chunks(response, self._plane.config.idle_seconds):
                 size += len(chunk)
@@ -273,10 +296,11 @@ class Call:
             raise UpstreamFailed("the provider broke the connection in the middle of its answer") from None
         body = b"".join(parts)
         if accepted:
-            if self._meter.whole(body):
-                self._conclude(broken=False)
-            else:
+            if not self._meter.whole(body):
                 self._end(Ending("unknown", {"note": {"reason": "answer not readable"}}))
+        elif response.status_code in (400, 422) and b"stream_options" in body and self._asks_usage:
+            raise UsageNotAsked
+        self._conclude(broken=False)
         if 300 <= response.status_code < 400:
             raise UpstreamFailed("the provider answered with a redirect, which is not followed")
         headers = [*returned_headers(response), *self.own_headers(), (b"content-length", str(len(body)).encode())]
@@ -327,7 +351,7 @@ class Call:
         if not self._sent:
             return Ending("unsent", {"note": dict(meter.note)})
         kinds = meter.kinds()
-        said = {
+        said: dict[str, Any] = {
             "note": dict(meter.note),
             **({"service_tier": meter.service_tier} if meter.service_tier else {}),
         }
@@ -335,10 +359,10 @@ class Call:
             kinds is not None
             and meter.finished
             and not meter.failed
-            and (kinds.get("output", 1) or kinds.get("audio_out") or not meter.output_bytes)
+            and (kinds.get("output", 1) or kinds.get("audio_out") or kinds.get("image_out") or not meter.output_bytes)
         ):
             if meter.provider_cost_usd is not None:
-                said["provider_cost_usd"] = str(meter.provider_cost_usd)
+                said["provider_cost_usd"] = meter.provider_cost_usd
             return Ending("finished", {"usage": kinds, **said})
         if meter.failed and meter.streamed and kinds is None and meter.output_bytes == 0:
             return Ending("released", {"note": said["note"]})

@@ -83,6 +83,7 @@ def _priced(request: ModelRequest) -> dict[str, Any]:
         "n": request.choices,
         "features": list(request.features),
         "input_bounds": request.input_bounds,
+        **({"inputs": request.inputs} if request.inputs > 1 else {}),
         **({"uses": request.uses} if request.uses else {}),
         **({"service_tier": request.service_tier} if request.service_tier else {}),
     }

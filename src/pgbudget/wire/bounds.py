@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgbudget.errors import InvalidRequest
 from pgbudget.wire import strict_json
 
 OVERHEAD_TOKENS = 1024
@@ -22,7 +23,12 @@ AUDIO_BYTES_PER_TOKEN = 16
 UNBOUNDED = 10**12
 _MOST_ESTIMATED = UNBOUNDED - 1
 
-_MEDIA = {"image_url", "input_image", "image", "input_audio", "file", "input_file"}
+# Files, and what is fetched from a URL: how large they are nobody says.
+_FILES = {"file", "input_file", "document_url", "video_url", "input_video"}
+_SOUNDS = {"input_audio", "audio_url"}
+_MEDIA = {"image_url", "input_image", "image", *_SOUNDS, *_FILES}
+# What is put around each input of many.
+_FRAME_TOKENS = 4
 
 
 @dataclass(slots=True)
@@ -50,7 +56,32 @@ class InputBound:
 
 def input_bound(body: dict[str, Any]) -> InputBound:
     """Bound the input of a request body; text, tools and schemas by their bytes, media apart."""
-    bound = InputBound(OVERHEAD_TOKENS)
+    return _bound_text(body, InputBound(OVERHEAD_TOKENS))
+
+
+def inputs_of(body: dict[str, Any], name: str) -> list[Any]:
+    """The inputs in a field that takes one or many, as text or as tokens; raises :class:`InvalidRequest`."""
+    value = body.get(name)
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value:
+        if all(type(token) is int for token in value):
+            return [value]
+        if all(isinstance(one, str) for one in value):
+            return value
+        if all(isinstance(one, list) and one and all(type(token) is int for token in one) for one in value):
+            return value
+    raise InvalidRequest(f"{name} must be a string, or an array of strings, of tokens, or of arrays of tokens", name)
+
+
+def inputs_bound(body: dict[str, Any], name: str, inputs: list[Any]) -> InputBound:
+    """Bound a body with inputs as :func:`inputs_of` found them: text by its bytes, tokens by their number."""
+    tokens = sum(len(one) for one in inputs if isinstance(one, list))
+    bound = InputBound(OVERHEAD_TOKENS + tokens + _FRAME_TOKENS * len(inputs))
+    return _bound_text({**body, name: [one for one in inputs if isinstance(one, str)]}, bound)
+
+
+def _bound_text(body: dict[str, Any], bound: InputBound) -> InputBound:
     text = strict_json.dumps(_without_media(body, bound))
     flat = bound.tokens
     size = characters = len(text)
@@ -83,9 +114,9 @@ def _without_media(value: Any, bound: InputBound) -> Any:
 
 
 def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
-    if kind in ("file", "input_file"):
+    if kind in _FILES:
         bound.tokens = UNBOUNDED
-    elif kind == "input_audio":
+    elif kind in _SOUNDS:
         bound.features.add("audio_in")
         audio = part.get("input_audio")
         data = audio.get("data") if isinstance(audio, dict) else None
@@ -100,5 +131,5 @@ def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
     return {
         key: _without_media(item, bound)
         for key, item in part.items()
-        if key not in ("image_url", "input_audio", "file", "source", "file_data")
+        if key not in ("image_url", *_SOUNDS, *_FILES, "source", "file_data")
     }

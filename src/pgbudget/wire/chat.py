@@ -7,20 +7,31 @@ from typing import Any
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire import strict_json
-from pgbudget.wire.bounds import input_bound
-from pgbudget.wire.dialect import CannotTurnOff, Dialect, Meter, ModelRequest, check_body, count, dumps, flag, text_bytes
+from pgbudget.wire.bounds import AUDIO_BYTES_PER_TOKEN, InputBound, input_bound
+from pgbudget.wire.dialect import (
+    CannotTurnOff,
+    Dialect,
+    Meter,
+    ModelRequest,
+    check_body,
+    count,
+    flag,
+    service_tier,
+    text_bytes,
+)
+from pgbudget.wire.openai_api import NEVER_ASKED, UNPRICED, OpenAIMeter, ask_usage, usage_asked
 from pgbudget.wire.providers import Provider
-from pgbudget.wire.sse import Event
-from pgbudget.wire.usage import charge_kinds, is_empty, merge
 
 _MAX_CHOICES = 128
-# Models and paid extras beside the one that was priced.
-_UNPRICED = ("models", "route", "provider", "plugins", "transforms", "search_parameters")
-_TIERS = (None, "auto", "default")
-# What no body of this dialect can ask for.
-_NEVER_ASKED = frozenset({"file_search", "code_execution", "audio_seconds", "pages"})
+# vLLM: more choices than are shown.
+_UNPRICED = (*UNPRICED, "best_of")
 # What is in the messages themselves: without it they are not what was asked.
 _IN_MESSAGES = frozenset({"image_in", "audio_in"})
+# Models that search for every request, by a part of their names.
+_SEARCHING = ("-search-preview", "-search-api", ":online", "sonar-deep-research")
+# Perplexity's models that search for every request too, for a fee a request: whether its size depends on the search's.
+_FEES = {"sonar": True, "sonar-reasoning": True, "sonar-pro": False, "sonar-reasoning-pro": False}
+_SIZES = ("low", "medium", "high")
 
 
 class Chat(Dialect):
@@ -38,39 +49,30 @@ class Chat(Dialect):
         given = {cap for cap in caps.values() if cap is not None}
         if len(given) > 1:
             raise InvalidRequest("max_tokens and max_completion_tokens differ; give one of them", "max_completion_tokens")
-        stream = flag(body, "stream")
-        options = body.get("stream_options")
-        if options is not None and not isinstance(options, dict):
-            raise InvalidRequest("stream_options must be an object", "stream_options")
-        if body.get("service_tier") not in _TIERS:
-            raise InvalidRequest("service_tier must be auto or default: other tiers have prices of their own", "service_tier")
+        _check_tools(body)
         bound = input_bound(body)
-        features = bound.features
-        searches = _searches(body["model"])
-        modalities = body.get("modalities")
-        if isinstance(modalities, list) and "audio" in modalities:
-            features.add("audio_out")
-        if "web_search_options" in body or searches:
-            # What a search finds comes back as input: no bound but the context window.
-            features.add("web_search")
-            bound.unbounded()
+        _ask_features(body, bound)
         return ModelRequest(
             body=body,
             model=body["model"],
             cap=next(iter(given), None),
             choices=count(body, "n", _MAX_CHOICES) or 1,
-            stream=stream,
-            usage_asked=bool(options and options.get("include_usage") is True),
+            stream=flag(body, "stream"),
+            usage_asked=usage_asked(body),
             input_tokens=bound.tokens,
-            features=tuple(sorted(features)),
+            features=tuple(sorted(bound.features)),
             input_bounds=bound.estimates(),
-            searches=searches,
+            service_tier=service_tier(body),
+            searches=_searches(body["model"]),
+            fee=_fee(body["model"], body),
         )
 
     def as_granted(self, request: ModelRequest, upstream_model: str, changes: dict[str, Any]) -> ModelRequest:
         """See :class:`Dialect`."""
-        searches = _searches(changes.get("model") or request.model) or _searches(upstream_model)
-        return super().as_granted(replace(request, searches=searches), upstream_model, changes)
+        model = changes.get("model") or request.model
+        searches = _searches(model) or _searches(upstream_model)
+        fee = _fee(upstream_model, request.body) or _fee(model, request.body)
+        return super().as_granted(replace(request, searches=searches, fee=fee), upstream_model, changes)
 
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
         """See :class:`Dialect`."""
@@ -84,7 +86,7 @@ class Chat(Dialect):
             if "audio_out" in request.features:
                 body["modalities"] = [m for m in body["modalities"] if m != "audio"] or ["text"]
                 body.pop("audio", None)
-        elif feature in request.features or feature not in _NEVER_ASKED | _IN_MESSAGES:
+        elif feature in request.features or feature not in NEVER_ASKED | _IN_MESSAGES:
             raise CannotTurnOff(feature)
 
     def rewrite(self, request: ModelRequest, provider: Provider, upstream_model: str, cap: int) -> bytes:
@@ -93,9 +95,9 @@ class Chat(Dialect):
         body["model"] = upstream_model
         body.pop("max_tokens", None)
         body.pop("max_completion_tokens", None)
-        body[provider.cap_field] = cap
-        if request.stream:
-            body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
+        # Where there is a prediction the newer name is not taken.
+        body["max_tokens" if body.get("prediction") else provider.cap_field] = cap
+        ask_usage(body, request, provider)
         return strict_json.dumps(body)
 
     def meter(self, request: ModelRequest, provider: Provider) -> Meter:
@@ -103,64 +105,96 @@ class Chat(Dialect):
         return ChatMeter(request, provider)
 
 
-class ChatMeter(Meter):
+class ChatMeter(OpenAIMeter):
     """Watches chat completions."""
 
-    usage: dict[str, Any] | None = None
+    sound_bytes = 0
 
-    @property
-    def rewrites(self) -> bool:
-        """Usage that the client did not ask for is taken out of the stream."""
-        return self.request.stream and not self.request.usage_asked
+    def choice(self, choice: dict[str, Any]) -> None:
+        """See :class:`OpenAIMeter`."""
+        message = choice.get("delta") or choice.get("message")
+        if not isinstance(message, dict):
+            return
+        self.output_bytes += text_bytes({k: v for k, v in message.items() if k not in ("role", "annotations", "audio")})
+        sound = message.get("audio")
+        if isinstance(sound, dict):
+            size = text_bytes(sound.get("data")) * 3 // 4
+            self.sound_bytes += size
+            # Sound alone is output, too.
+            self.output_bytes += text_bytes(sound.get("transcript")) + bool(size)
 
-    def answer(self, answer: dict[str, Any]) -> None:
+    def bound(self) -> dict[str, Any]:
         """See :class:`Meter`."""
-        self.event(b"", answer)
-        self.finished = isinstance(answer.get("choices"), list) and not self.failed
-
-    def event(self, name: bytes, data: dict[str, Any]) -> None:
-        """See :class:`Meter`."""
-        self.usage = merge(self.usage, data.get("usage"))
-        groq = data.get("x_groq")
-        if isinstance(groq, dict):
-            self.usage = merge(self.usage, groq.get("usage"))
-        if data.get("error") or name == b"error":
-            self.fail(data.get("error") or data)
-        self.name("response_model", data.get("model"))
-        self.name("provider_request_id", data.get("id"))
-        choices = data.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict):
-                continue
-            if choice.get("finish_reason"):
-                self.done()
-            message = choice.get("delta") or choice.get("message")
-            if isinstance(message, dict):
-                self.output_bytes += text_bytes({k: v for k, v in message.items() if k not in ("role", "annotations")})
-
-    def passed_on(self, event: Event, data: dict[str, Any]) -> bytes:
-        """See :class:`Meter`."""
-        if "usage" not in data:
-            return event.raw
-        usage = data.pop("usage")
-        if usage and data.get("choices") == []:
-            return b""
-        return b"data: " + dumps(data) + b"\n\n"
+        kinds = super().bound()
+        if self.sound_bytes:
+            kinds["audio_out"] = self.sound_bytes // AUDIO_BYTES_PER_TOKEN + 1
+        if self.request.fee:
+            kinds[self.request.fee] = 1
+        return kinds
 
     def kinds(self) -> dict[str, Any] | None:
         """See :class:`Meter`."""
-        if is_empty(self.usage):
+        kinds = super().kinds()
+        if kinds is None or self.usage is None:
             return None
-        assert self.usage is not None
-        kinds = charge_kinds(self.usage)
         if self.request.searches:
             kinds.setdefault("web_search", 1)
+        if fee := self.request.fee:
+            size = self.usage.get("search_context_size")
+            kinds[f"request_{size}" if fee != "request" and size in _SIZES else fee] = 1
         return kinds
+
+
+def _ask_features(body: dict[str, Any], bound: InputBound) -> None:
+    """What a body asks for that has a price of its own, beside what its messages carry."""
+    modalities = body.get("modalities")
+    for modality, feature in (("audio", "audio_out"), ("image", "image_out")):
+        if isinstance(modalities, list) and modality in modalities:
+            bound.features.add(feature)
+    fee = _fee(body["model"], body)
+    if fee is not None:
+        # What is found is not billed as input there.
+        bound.features |= {fee} - {"request"}
+    elif "web_search_options" in body or _searches(body["model"]):
+        # What a search finds comes back as input: no bound but the context window.
+        bound.features.add("web_search")
+        bound.unbounded()
+    extra = body.get("extra_body")
+    if extra is not None and not _only_thinks(extra):
+        raise InvalidRequest(
+            "extra_body may have google.thinking_config only: the rest can change what a call costs", "extra_body"
+        )
+
+
+def _check_tools(body: dict[str, Any]) -> None:
+    tools = body.get("tools")
+    for place, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict) and isinstance(tool.get("type"), str) and not _is_function(tool):
+            raise InvalidRequest(
+                "only tools of type function or custom are accepted on this route: what a tool of the provider's costs has no "
+                "bound here",
+                f"tools[{place}].type",
+            )
 
 
 def _is_function(tool: Any) -> bool:
     return isinstance(tool, dict) and tool.get("type") in ("function", "custom")
 
 
+def _only_thinks(extra: Any) -> bool:
+    google = extra.get("google") if isinstance(extra, dict) else None
+    return isinstance(google, dict) and set(extra) == {"google"} and set(google) <= {"thinking_config"}
+
+
 def _searches(model: str) -> bool:
-    return model.endswith("-search-preview")
+    return any(part in model for part in _SEARCHING)
+
+
+def _fee(model: str, body: dict[str, Any]) -> str | None:
+    """The charge kind of the fee that a model has for every request."""
+    sized = _FEES.get(model)
+    if sized is None:
+        return None
+    options = body.get("web_search_options")
+    size = options.get("search_context_size") if isinstance(options, dict) else None
+    return f"request_{size if size in _SIZES else 'low'}" if sized else "request"

@@ -10,14 +10,25 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from pgbudget.errors import BudgetError, InvalidRequest
-from pgbudget.wire import strict_json
 from pgbudget.wire.providers import Provider
 from pgbudget.wire.sse import Event, EventParser
 
 MAX_COUNT = 2**63 - 1
+#: What providers call their service tiers, and the price variant that each is billed by.
+TIERS = {
+    "auto": "standard",
+    "default": "standard",
+    "standard": "standard",
+    "on_demand": "standard",
+    "priority": "priority",
+    "flex": "flex",
+    "batch": "batch",
+}
+_ASKED_TIERS = ("auto", "default", "flex", "priority")
 # A body must not choose where it goes or with which key.
 _FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", "extra_headers")
 
@@ -30,7 +41,9 @@ class CannotTurnOff(Exception):
 class ModelRequest:
     """What admission needs to know of a request. ``cap``: output tokens for each of ``choices``, None if not given.
 
+    ``inputs``: how many inputs ``input_tokens`` are of; each may fill the context window.
     ``input_bounds``: estimates beside the bound, for keys that go by one. ``searches``: the model does so by itself.
+    ``fee``: the charge kind of a fee that the model has for every request.
     ``usage_asked``: the client wants to see the usage of its stream. ``uses``: how often a feature with a fee may be used.
     ``service_tier``: the price variant that the call may be billed by.
     """
@@ -40,6 +53,7 @@ class ModelRequest:
     cap: int | None
     input_tokens: int
     input_bounds: dict[str, int]
+    inputs: int = 1
     choices: int = 1
     stream: bool = False
     usage_asked: bool = True
@@ -47,6 +61,7 @@ class ModelRequest:
     uses: dict[str, int] = field(default_factory=dict)
     service_tier: str | None = None
     searches: bool = False
+    fee: str | None = None
 
 
 class Dialect(ABC):
@@ -179,6 +194,11 @@ class Meter(ABC):
         if isinstance(value, str):
             self.note.setdefault(note, value[:200].encode("ascii", "replace").decode().replace("\0", "?"))
 
+    def tier(self, value: Any) -> None:
+        """The provider says which service tier it served the call by; a word that is not known says nothing."""
+        if isinstance(value, str) and value in TIERS:
+            self.service_tier = TIERS[value]
+
     def parse(self, text: bytes) -> Any:
         """Parse what a provider sent; fractions are exact where they can be amounts."""
         return json.loads(text, parse_float=Decimal) if self.provider.states_cost else json.loads(text)
@@ -218,13 +238,13 @@ def check_body(body: Any, unpriced: tuple[str, ...] = ()) -> None:
         raise InvalidRequest("model must be a name of 1 to 200 printable characters", "model")
 
 
-def count(body: dict[str, Any], name: str, most: int = MAX_COUNT) -> int | None:
-    """A positive whole number of the body, or None; raises :class:`InvalidRequest`."""
+def count(body: dict[str, Any], name: str, most: int = MAX_COUNT, least: int = 1) -> int | None:
+    """A whole number of the body, or None; raises :class:`InvalidRequest`."""
     value = body.get(name)
     if value is None:
         return None
-    if type(value) is not int or not 1 <= value <= most:
-        raise InvalidRequest(f"{name} must be a whole number from 1 to {most}", name)
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidRequest(f"{name} must be a whole number from {least} to {most}", name)
     return value
 
 
@@ -234,6 +254,16 @@ def flag(body: dict[str, Any], name: str) -> bool:
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(f"{name} must be true or false", name)
     return bool(value)
+
+
+def service_tier(body: dict[str, Any]) -> str | None:
+    """The price variant that a body asks for, None if it asks for none; raises :class:`InvalidRequest`."""
+    asked = body.get("service_tier")
+    if asked is None:
+        return None
+    if not isinstance(asked, str) or asked not in _ASKED_TIERS:
+        raise InvalidRequest(f"service_tier must be one of {', '.join(_ASKED_TIERS)}", "service_tier")
+    return TIERS[asked]
 
 
 def text_bytes(value: Any, without: tuple[str, ...] = ("id", "type", "index")) -> int:
@@ -249,7 +279,9 @@ def text_bytes(value: Any, without: tuple[str, ...] = ("id", "type", "index")) -
 
 def dumps(chunk: dict[str, Any]) -> bytes:
     """A provider's chunk as JSON, whatever it is made of: what came in as escapes goes out as escapes."""
+    # What was read exactly goes out as the number that it was.
+    encode = partial(json.dumps, separators=(",", ":"), default=float)
     try:
-        return strict_json.dumps(chunk)
+        return encode(chunk, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
-        return json.dumps(chunk, separators=(",", ":")).encode("ascii")
+        return encode(chunk).encode("ascii")

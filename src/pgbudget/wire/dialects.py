@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from pgbudget.wire.chat import Chat
+from pgbudget.wire.completions import Completions
 from pgbudget.wire.dialect import Dialect
+from pgbudget.wire.embeddings import Embeddings
 
-DIALECTS: Final[tuple[Dialect, ...]] = (Chat(),)
+DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Completions(), Embeddings())

@@ -2,6 +2,7 @@
 
 Providers disagree on what ``prompt_tokens`` and ``completion_tokens`` include; ``total_tokens`` tells. What the total has
 beyond the two was generated (hidden thinking: Gemini, xAI) unless it is just the audio that the prompt leaves out (Mistral).
+Predicted tokens that were rejected are in ``completion_tokens``, as reasoning is.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def is_empty(usage: dict[str, Any] | None) -> bool:
     return not usage or not any(usage.get(k) for k in ("prompt_tokens", "completion_tokens", "total_tokens"))
 
 
-def charge_kinds(usage: dict[str, Any]) -> dict[str, Any]:
-    """Charge kinds with their quantities.
+def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[str, Any]:
+    """Charge kinds with their quantities. ``reasoning_apart``: what tells where there is no total, see :class:`Provider`.
 
     A number that cannot be one is passed on as text: the database rejects it and charges the whole hold.
     """
@@ -47,7 +48,10 @@ def charge_kinds(usage: dict[str, Any]) -> dict[str, Any]:
         "written": _first(details.get("cache_write_tokens")),
         "audio_in": _first(details.get("audio_tokens"), usage.get("prompt_audio_tokens")),
         "audio_out": _first(completion_details.get("audio_tokens")),
-        "searches": _first(_dict(usage, "server_tool_use_details").get("web_search_requests")),
+        "reasoning": _first(completion_details.get("reasoning_tokens"), usage.get("reasoning_tokens")),
+        "image_out": _first(completion_details.get("image_tokens")),
+        "searches": _first(_dict(usage, "server_tool_use_details").get("web_search_requests"), usage.get("num_search_queries")),
+        "cited": _first(usage.get("citation_tokens")),
     }
     for value in numbers.values():
         if type(value) is not int or not 0 <= value <= _MAX:
@@ -55,6 +59,8 @@ def charge_kinds(usage: dict[str, Any]) -> dict[str, Any]:
     prompt, completion = numbers["prompt"], numbers["completion"]
     audio_in = numbers["audio_in"]
     hidden = max(numbers["total"] - prompt - completion, 0)
+    if not numbers["total"] and (reasoning_apart or numbers["reasoning"] > completion):
+        hidden = numbers["reasoning"]
     if hidden and hidden == audio_in:
         prompt += hidden
     else:
@@ -63,13 +69,17 @@ def charge_kinds(usage: dict[str, Any]) -> dict[str, Any]:
     cached = min(numbers["cached"], prompt - audio_in)
     written = min(numbers["written"], prompt - audio_in - cached)
     audio_out = min(numbers["audio_out"], completion)
+    image_out = min(numbers["image_out"], completion - audio_out)
     kinds = {
-        "input": prompt - audio_in - cached - written,
+        "input": prompt - audio_in - cached - written + numbers["cited"],
         "cache_read": cached,
         "cache_write": written,
         "audio_in": audio_in,
-        "output": completion - audio_out,
+        "output": completion - audio_out - image_out,
         "audio_out": audio_out,
+        "image_out": image_out,
+        # Research counts its reasoning beside all else (Perplexity).
+        "reasoning": numbers["reasoning"] if "citation_tokens" in usage else 0,
         "web_search": numbers["searches"],
     }
     return {kind: quantity for kind, quantity in kinds.items() if quantity or kind in ("input", "output")}

@@ -1,0 +1,98 @@
+"""What the dialects of OpenAI's older routes share: chat, completions and embeddings ask for usage and report it in one way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgbudget.errors import InvalidRequest
+from pgbudget.wire.dialect import Meter, ModelRequest, dumps
+from pgbudget.wire.providers import Provider
+from pgbudget.wire.sse import Event
+from pgbudget.wire.usage import charge_kinds, is_empty, merge
+
+#: Fields that change what a call costs in a way that is not priced. OpenRouter: other models and providers, plug-ins that
+#: search and read files, presets of all these. xAI: searches, and answers that are fetched later. Azure: data that is searched
+#: for. Groq: tools of its compound models. Gemini: a cache that is input too. Together: a model that checks the answer. vLLM:
+#: more choices than are shown.
+UNPRICED = (
+    "models", "route", "provider", "plugins", "transforms", "preset", "search_parameters", "deferred", "data_sources",
+    "compound_custom", "cached_content", "safety_model",
+)  # fmt: skip
+#: Features that can be asked for in no body of these APIs.
+NEVER_ASKED = frozenset({"file_search", "code_execution", "audio_seconds", "pages"})
+
+
+class OpenAIMeter(Meter):
+    """Watches answers that carry ``usage`` and ``choices``."""
+
+    usage: dict[str, Any] | None = None
+
+    @property
+    def rewrites(self) -> bool:
+        """Usage that the client did not ask for is taken out of the stream."""
+        return self.request.stream and not self.request.usage_asked
+
+    def answer(self, answer: dict[str, Any]) -> None:
+        """See :class:`Meter`."""
+        self.event(b"", answer)
+        self.finished = isinstance(answer.get("choices"), list) and not self.failed
+
+    def event(self, name: bytes, data: dict[str, Any]) -> None:
+        """See :class:`Meter`."""
+        self.used(data.get("usage"))
+        groq = data.get("x_groq")
+        if isinstance(groq, dict):
+            self.used(groq.get("usage"))
+        self.tier(data.get("service_tier"))
+        if data.get("error") or name == b"error":
+            self.fail(data.get("error") or data)
+        self.name("response_model", data.get("model"))
+        self.name("provider_request_id", data.get("id"))
+        choices = data.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                if choice.get("finish_reason"):
+                    self.done()
+                self.choice(choice)
+
+    def choice(self, choice: dict[str, Any]) -> None:
+        """Count what was generated of a choice."""
+
+    def used(self, usage: Any) -> None:
+        """A report of usage; what it says of the cost goes with it."""
+        self.usage = merge(self.usage, usage)
+        if isinstance(usage, dict) and self.usage is not None:
+            self.tier(usage.get("service_tier"))
+            self.provider_cost_usd = self.provider.stated_cost(self.usage)
+
+    def passed_on(self, event: Event, data: dict[str, Any]) -> bytes:
+        """See :class:`Meter`."""
+        if "usage" not in data:
+            return event.raw
+        usage = data.pop("usage")
+        if usage and data.get("choices") == []:
+            return b""
+        return b"data: " + dumps(data) + b"\n\n"
+
+    def kinds(self) -> dict[str, Any] | None:
+        """See :class:`Meter`."""
+        if is_empty(self.usage):
+            return None
+        assert self.usage is not None
+        return charge_kinds(self.usage, self.provider.reasoning_apart)
+
+
+def usage_asked(body: dict[str, Any]) -> bool:
+    """Whether a body asks for the usage of its stream; raises :class:`InvalidRequest`."""
+    options = body.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise InvalidRequest("stream_options must be an object", "stream_options")
+    return bool(options and options.get("include_usage") is True)
+
+
+def ask_usage(body: dict[str, Any], request: ModelRequest, provider: Provider) -> None:
+    """Have the usage of a stream reported; who does not take the question reports it without."""
+    if not provider.stream_options:
+        body.pop("stream_options", None)
+    elif request.stream:
+        body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
