@@ -22,7 +22,10 @@ AUDIO_BYTES_PER_TOKEN = 16
 UNBOUNDED = 10**12
 _MOST_ESTIMATED = UNBOUNDED - 1
 
-_MEDIA = {"image_url", "input_image", "image", "input_audio", "file", "input_file"}
+_MEDIA = {"image_url", "input_image", "image", "input_audio", "file", "input_file", "document", "container_upload"}
+# What a tool was called with, and what describes it: text to the model, whatever it looks like.
+_CALLS = {"tool_use", "server_tool_use"}
+_SCHEMAS = {"input_schema", "parameters", "schema"}
 
 
 @dataclass(slots=True)
@@ -76,14 +79,20 @@ def _without_media(value: Any, bound: InputBound) -> Any:
         kind = value.get("type")
         if isinstance(kind, str) and kind in _MEDIA:
             return _count_media(kind, value, bound)
-        return {key: _without_media(item, bound) for key, item in value.items()}
+        if isinstance(kind, str) and kind in _CALLS:
+            return value
+        return {key: item if key in _SCHEMAS else _without_media(item, bound) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_media(item, bound) for item in value]
     return value
 
 
 def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
-    if kind in ("file", "input_file"):
+    source = part.get("source")
+    where = source.get("type") if isinstance(source, dict) else None
+    if kind == "document" and where in ("text", "content"):
+        return {key: _without_media(item, bound) for key, item in part.items()}
+    if kind in ("file", "input_file", "document", "container_upload"):
         bound.tokens = UNBOUNDED
     elif kind == "input_audio":
         bound.features.add("audio_in")
@@ -95,7 +104,7 @@ def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
             bound.tokens = UNBOUNDED
     else:
         bound.features.add("image_in")
-        bound.tokens += IMAGE_TOKENS
+        bound.tokens = UNBOUNDED if where == "file" else bound.tokens + IMAGE_TOKENS
     # A part may carry text beside its medium; only the known bulk is left out.
     return {
         key: _without_media(item, bound)
