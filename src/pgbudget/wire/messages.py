@@ -304,7 +304,7 @@ def _check(body: Any) -> None:
         raise InvalidRequest("messages must be an array", "messages")
     for block in _blocks(body["messages"]):
         if block.get("type") == "tool_addition":
-            raise InvalidRequest("tool_addition is not accepted: declare all tools in tools", "messages")
+            raise InvalidRequest("messages may not have a tool_addition: declare all tools in tools", "messages")
 
 
 def _blocks(messages: list[Any]) -> Iterator[dict[str, Any]]:
@@ -350,7 +350,7 @@ def _read_tools(tools: Any) -> tuple[list[Any] | None, int]:
             searches += tool["max_uses"]
         limited.append(tool)
     if searches > _MOST_SEARCHES:
-        raise InvalidRequest(f"all max_uses together must be at most {_MOST_SEARCHES}", "tools")
+        raise InvalidRequest(f"the max_uses of all tools together must be at most {_MOST_SEARCHES}", "tools")
     return limited, searches
 
 
