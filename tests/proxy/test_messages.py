@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -53,10 +54,10 @@ def test_a_call_is_passed_on_and_charged_by_its_usage(
     assert (entry["amount"], entry["source"]) == (STANDARD, "usage")
     assert answer.headers["x-pgbudget-reservation"] == str(entry["reservation_id"])
     (call,) = simulator.tally()["generated"]
-    headers = {name: value for name, value in call["request_headers"]}
+    headers = dict(call["request_headers"])
     assert (headers["anthropic-version"], headers["anthropic-beta"]) == ("2023-06-01", "a-2026-01-01,b-2026-01-01")
     assert key not in json.dumps(call)
-    assert call["cost_nano_usd"] == entry["amount_nano_usd"]
+    assert call["billed_nano_usd"] == entry["amount_nano_usd"]
 
 
 # EST-03, EST-08, EST-10
@@ -238,8 +239,11 @@ def test_err_01_leaving_an_answer_that_comes_whole_is_charged_as_it_comes(
     world: World, gateway: Gateway, simulator: Simulator
 ) -> None:
     key = world.key(10**6)
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{gateway.url}/v1/messages", timeout=0.3, **messages_request(key, {"barrier": "slow"}))
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(httpx.post, f"{gateway.url}/v1/messages", timeout=3, **messages_request(key, {"barrier": "slow"}))
+        wait_until(lambda: simulator.waiting("slow") == 1)
+        with pytest.raises(httpx.ReadTimeout):
+            call.result()
     simulator.open("slow")
     (entry,) = settled(world, key)
     assert (entry["amount"], entry["source"]) == (STANDARD, "usage")
@@ -347,7 +351,12 @@ def test_every_refusal_is_shaped_as_the_sdk_knows_it(
     found = [
         (gateway.messages("pgb_unknown", stream=stream), 401, "authentication_error", "invalid_key"),
         (gateway.messages(world.key(1), stream=stream), 402, "billing_error", "request_over_limit"),
-        (gateway.messages(world.key(10**6, allowed_models=["t-pro"]), stream=stream), 403, "permission_error", "model_not_allowed"),
+        (
+            gateway.messages(world.key(10**6, allowed_models=["t-pro"]), stream=stream),
+            403,
+            "permission_error",
+            "model_not_allowed",
+        ),
         (gateway.messages(key, model="no", stream=stream), 404, "not_found_error", "model_not_found"),
         (gateway.messages(key, mcp_servers=[{}], stream=stream), 400, "invalid_request_error", "invalid_request"),
         (gateway.messages(key, api_key="sk", stream=stream), 400, "invalid_request_error", "invalid_request"),

@@ -223,7 +223,10 @@ def split(five_minutes: int, an_hour: int) -> dict[str, int]:
         (usage(cache_creation_input_tokens=2805), {"input": 10, "cache_write_5m": 2805, "output": 5}),
         (usage(cache_creation=split(1, 2)), {"input": 10, "cache_write_5m": 1, "cache_write_1h": 2, "output": 5}),
         # The parts are never more than the whole.
-        (usage(cache_creation_input_tokens=100, cache_creation=split(100, 100)), {"input": 10, "cache_write_1h": 100, "output": 5}),
+        (
+            usage(cache_creation_input_tokens=100, cache_creation=split(100, 100)),
+            {"input": 10, "cache_write_1h": 100, "output": 5},
+        ),
         (usage(server_tool_use={"web_search_requests": 2}), {"input": 10, "output": 5, "web_search": 2}),
         (
             usage(iterations=[usage(type="compaction", cache_creation_input_tokens=7), usage(type="message")]),
@@ -268,7 +271,10 @@ def test_no_usage_and_no_event_can_break_the_meter(reported: dict[str, Any], any
     for kind in ("message_start", "content_block_start", "content_block_delta", "message_delta", "error", "new"):
         meter = MessagesMeter(read(stream=True), ANTHROPIC)
         start = {"type": "message_start", "message": {"usage": reported, "model": anything, "id": anything}}
-        for event in (start, {"type": kind, "message": anything, "content_block": anything, "delta": anything, "usage": anything}):
+        for event in (
+            start,
+            {"type": kind, "message": anything, "content_block": anything, "delta": anything, "usage": anything},
+        ):
             meter.event(b"", event)
         for kinds in (meter.kinds() or {}, meter.bound()):
             assert all(isinstance(quantity, str) or quantity >= 0 for quantity in kinds.values())
@@ -288,7 +294,10 @@ def stream(*events: dict[str, Any], request: ModelRequest | None = None) -> Mess
 
 
 def start(**numbers: Any) -> dict[str, Any]:
-    return {"type": "message_start", "message": {"id": "msg_1", "model": "claude-x", "usage": usage(output_tokens=1, **numbers)}}
+    return {
+        "type": "message_start",
+        "message": {"id": "msg_1", "model": "claude-x", "usage": usage(output_tokens=1, **numbers)},
+    }
 
 
 def end(**numbers: Any) -> dict[str, Any]:

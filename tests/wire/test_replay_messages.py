@@ -12,9 +12,7 @@ import pytest
 from tests.support.processes import WIRE, Gateway, Simulator, messages_request, wait_until
 from tests.support.world import World
 
-MESSAGES = [
-    row for row in map(json.loads, (WIRE / "manifest.jsonl").read_text().splitlines()) if row["endpoint"] == "messages"
-]
+MESSAGES = [row for row in map(json.loads, (WIRE / "manifest.jsonl").read_text().splitlines()) if row["endpoint"] == "messages"]
 
 #: Bodies that are settled on something else than a reported usage, and why.
 ESTIMATED = {
