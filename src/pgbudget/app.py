@@ -27,6 +27,7 @@ from pgbudget.runs import RunsEndpoint
 from pgbudget.upkeep import Upkeep
 from pgbudget.upstream import Upstream
 from pgbudget.wire.dialects import DIALECTS
+from pgbudget.wire.messages import error_body as anthropic_error
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -162,6 +163,8 @@ def _guarded(handler: Handler) -> Handler:
             return await handler(request)
         except BudgetError as error:
             headers = {name.decode(): value.decode() for name, value in error.headers()}
-            return Response(dumps(error.body()), error.status, headers, media_type="application/json")
+            # Their SDKs send this header with every request: they get errors as they know them.
+            body = anthropic_error(error) if "anthropic-version" in request.headers else error.body()
+            return Response(dumps(body), error.status, headers, media_type="application/json")
 
     return guarded

@@ -47,7 +47,7 @@ class CallEndpoint:
         idempotency_key = header(headers, b"idempotency-key")
         if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
             raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")
-        run = run_of(headers)
+        run = None if self._dialect.free else run_of(headers)
         body = await read_body(headers, receive, config.max_body_bytes, config.body_seconds)
         if not body.strip():
             raise InvalidRequest("the body is empty: send a JSON object")

@@ -14,7 +14,15 @@ CARD: dict[str, tuple[int, int, dict[str, str]]] = {
     "c-son": (
         200_000,
         64_000,
-        {"input": "3", "cache_read": "0.3", "cache_write_5m": "3.75", "cache_write_1h": "6", "output": "15"},
+        {
+            "input": "3",
+            "cache_read": "0.3",
+            "cache_write_5m": "3.75",
+            "cache_write_1h": "6",
+            "output": "15",
+            # A cent a search.
+            "web_search": "10000",
+        },
     ),
 }
 

@@ -177,6 +177,11 @@ class Gateway(Process):
         )
         return answer
 
+    def messages(self, key: str, simulate: dict[str, Any] | None = None, **body: Any) -> httpx.Response:
+        """The standard call on Anthropic's route."""
+        answer: httpx.Response = httpx.post(f"{self.url}/v1/messages", timeout=60, **messages_request(key, simulate, **body))
+        return answer
+
 
 def chat_request(key: str, simulate: dict[str, Any] | None = None, **body: Any) -> dict[str, Any]:
     """Arguments for httpx: the standard call, changed by ``body``; a member that is ``...`` is left out."""
@@ -190,3 +195,11 @@ def chat_request(key: str, simulate: dict[str, Any] | None = None, **body: Any) 
         "headers": {"authorization": f"Bearer {key}", "x-simulate": json.dumps(simulate or {})},
         "json": {name: value for name, value in content.items() if value is not ...},
     }
+
+
+def messages_request(key: str, simulate: dict[str, Any] | None = None, **body: Any) -> dict[str, Any]:
+    """As :func:`chat_request`, as Anthropic's SDK sends it."""
+    request = chat_request(key, simulate, **{"model": "c-son", **body})
+    del request["headers"]["authorization"]
+    request["headers"] |= {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    return request

@@ -22,6 +22,10 @@ _TYPES: Final = {
     529: "overloaded_error",
 }
 
+#: Who called a tool: the model itself, not a program that it wrote.
+_DIRECT: Final = {"type": "direct"}
+_NOT_STOPPED: Final = {"stop_reason": None, "stop_sequence": None, "stop_details": None}
+
 
 class Messages:
     """``POST /v1/messages``."""
@@ -182,6 +186,7 @@ class MessageRendering:
                 "id": f"toolu_{self._id}",
                 "name": tool_name(self._ask.body.get("tools")),
                 "input": given,
+                "caller": _DIRECT,
             }
         if deltas == "reasoning":
             return {"type": "thinking", "thinking": text, "signature": "" if begin else "c2ln"}
@@ -235,9 +240,6 @@ class CountRendering(MessageRendering):
         return dumps({"input_tokens": self._behaviour.prompt})
 
 
-_NOT_STOPPED: Final = {"stop_reason": None, "stop_sequence": None, "stop_details": None}
-
-
 def _bad(message: str) -> Refused:
     return Refused(400, message)
 
@@ -246,7 +248,12 @@ def _search(tool_id: str) -> list[dict[str, Any]]:
     result = {"type": "web_search_result", "title": "A page", "url": "https://example.com/", "encrypted_content": "cGFnZQ=="}
     return [
         {"type": "server_tool_use", "id": tool_id, "name": "web_search", "input": {"query": "a page"}},
-        {"type": "web_search_tool_result", "tool_use_id": tool_id, "content": [{**result, "page_age": None}]},
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": tool_id,
+            "content": [{**result, "page_age": None}],
+            "caller": _DIRECT,
+        },
     ]
 
 

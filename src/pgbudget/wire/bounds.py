@@ -24,9 +24,12 @@ UNBOUNDED = 10**12
 _MOST_ESTIMATED = UNBOUNDED - 1
 
 # Files, and what is fetched from a URL: how large they are nobody says.
-_FILES = {"file", "input_file", "document_url", "video_url", "input_video"}
+_FILES = {"file", "input_file", "document", "container_upload", "document_url", "video_url", "input_video"}
 _SOUNDS = {"input_audio", "audio_url"}
 _MEDIA = {"image_url", "input_image", "image", *_SOUNDS, *_FILES}
+# What a tool was called with, and what describes it: text to the model, whatever it looks like.
+_CALLS = {"tool_use", "server_tool_use"}
+_SCHEMAS = {"input_schema", "parameters", "schema"}
 # What is put around each input of many.
 _FRAME_TOKENS = 4
 
@@ -107,13 +110,19 @@ def _without_media(value: Any, bound: InputBound) -> Any:
         kind = value.get("type")
         if isinstance(kind, str) and kind in _MEDIA:
             return _count_media(kind, value, bound)
-        return {key: _without_media(item, bound) for key, item in value.items()}
+        if isinstance(kind, str) and kind in _CALLS:
+            return value
+        return {key: item if key in _SCHEMAS else _without_media(item, bound) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_media(item, bound) for item in value]
     return value
 
 
 def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
+    source = part.get("source")
+    where = source.get("type") if isinstance(source, dict) else None
+    if kind == "document" and where in ("text", "content"):
+        return {key: _without_media(item, bound) for key, item in part.items()}
     if kind in _FILES:
         bound.tokens = UNBOUNDED
     elif kind in _SOUNDS:
@@ -126,7 +135,7 @@ def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
             bound.tokens = UNBOUNDED
     else:
         bound.features.add("image_in")
-        bound.tokens += IMAGE_TOKENS
+        bound.tokens = UNBOUNDED if where == "file" else bound.tokens + IMAGE_TOKENS
     # A part may carry text beside its medium; only the known bulk is left out.
     return {
         key: _without_media(item, bound)

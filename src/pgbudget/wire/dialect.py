@@ -65,10 +65,14 @@ class ModelRequest:
 
 
 class Dialect(ABC):
-    """One route. ``path``: below ``/v1`` here, and below the base URL of a provider. ``api``: what a provider must speak."""
+    """One route. ``path``: below ``/v1`` here, and below the base URL of a provider. ``api``: what a provider must speak.
+
+    ``free``: its calls cost nothing, and so are no step of a run.
+    """
 
     path: str
     api: str
+    free: bool = False
 
     @abstractmethod
     def read(self, body: dict[str, Any]) -> ModelRequest:

@@ -8,5 +8,6 @@ from pgbudget.wire.chat import Chat
 from pgbudget.wire.completions import Completions
 from pgbudget.wire.dialect import Dialect
 from pgbudget.wire.embeddings import Embeddings
+from pgbudget.wire.messages import CountTokens, Messages
 
-DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Completions(), Embeddings())
+DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Completions(), Embeddings(), Messages(), CountTokens())
