@@ -122,7 +122,7 @@ def split(five_minutes: int, an_hour: int) -> dict[str, int]:
 
 
 CACHED = {"input_tokens": 27, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 0}
-USAGES = {
+USAGES: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "use-06": ({**CACHED, "output_tokens": 1}, {**CACHED, "output_tokens": 47}, 1_086_000),
     "use-08a": (
         {"input_tokens": 0, "cache_creation_input_tokens": 1000, "cache_creation": split(600, 400), "output_tokens": 0},

@@ -45,7 +45,7 @@ def test_a_plain_request() -> None:
     ("more", "param"),
     [
         ({"max_tokens": None}, "max_tokens"),
-        *(({"max_tokens": value}, "max_tokens") for value in (0, -1, 1.5, "100", True, [], 1e30, 2**63)),
+        *(({"max_tokens": value}, "max_tokens") for value in list[Any]((0, -1, 1.5, "100", True, [], 1e30, 2**63))),
         ({"messages": "hi"}, "messages"),
         ({"model": ""}, "model"),
         ({"stream": 1}, "stream"),

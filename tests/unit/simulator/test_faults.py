@@ -40,7 +40,7 @@ def read_all(connection: socket.socket) -> tuple[bytes, str]:
 @pytest.mark.parametrize("pieces", [0, 1, 3, 200])
 @pytest.mark.parametrize("chunk_ms", [0, 1])
 def test_a_stream_that_breaks_bills_what_was_sent(simulator: Running, fault: str, end: str, pieces: int, chunk_ms: int) -> None:
-    with simulator.connect(STREAM, **{fault: pieces}, chunk_ms=chunk_ms) as connection:
+    with simulator.connect(STREAM, **dict[str, Any]({fault: pieces}), chunk_ms=chunk_ms) as connection:
         seen, how = read_all(connection)
     assert (how, seen.count(b'"word "'), seen.count(b"[DONE]"), b"0\r\n\r\n" in seen) == (end, pieces, 0, False)
     assert seen.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -52,7 +52,7 @@ def test_a_stream_that_breaks_bills_what_was_sent(simulator: Running, fault: str
 
 @pytest.mark.parametrize(("fault", "end"), [("cut_after_chunks", "reset"), ("close_after_chunks", "closed")])
 def test_a_whole_answer_that_breaks_sends_nothing_and_bills_what_was_made(simulator: Running, fault: str, end: str) -> None:
-    with simulator.connect(**{fault: 7}) as connection:
+    with simulator.connect(**dict[str, Any]({fault: 7})) as connection:
         assert read_all(connection) == (b"", end)
     assert simulator.last()["billed_nano_usd"] == 100_000 + 7 * 4_000
 

@@ -117,7 +117,7 @@ def test_an_error_in_a_streamed_message(claude: anthropic.Anthropic) -> None:
         model="c-son", max_tokens=9, messages=MESSAGES, stream=True,
         extra_headers=told(error_after_chunks=2, error_body=overloaded),
     )  # fmt: skip
-    seen = []
+    seen: list[str] = []
     with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
         seen.extend(event.type for event in stream)
     assert seen == ["message_start", "content_block_start", "content_block_delta", "content_block_delta"]
