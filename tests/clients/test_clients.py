@@ -46,7 +46,10 @@ AI = dict.fromkeys(OPENAI, "ai.APICallError")
 
 @dataclass(frozen=True)
 class Client:
-    """``usage``: what a stream tells of usage: ``asked`` by the client itself, ``hidden``."""
+    """``usage``: of a stream, ``asked`` for by the client itself or ``hidden`` from it. ``numbers``: its errors show the body.
+
+    ``obeys``: x-should-retry.
+    """
 
     program: str
     route: str
@@ -54,6 +57,7 @@ class Client:
     usage: str
     numbers: bool = True
     tools: bool = True
+    obeys: bool = True
 
     def __str__(self) -> str:
         return f"{self.program.replace('/', ' ')} {self.route}"
@@ -71,8 +75,8 @@ CLIENTS = [
     Client("python/litellm",     "chat",        LITELLM,      "hidden", numbers=False),
     Client("python/pydantic_ai", "chat",        PYDANTIC_AI,  "asked"),
     Client("node/openai",        "chat",        OPENAI_NODE,  "hidden"),
-    Client("node/ai",            "chat",        AI,           "asked"),
-    Client("node/ai",            "compatible",  AI,           "hidden"),
+    Client("node/ai",            "chat",        AI,           "asked", obeys=False),
+    Client("node/ai",            "compatible",  AI,           "hidden", obeys=False),
 ]  # fmt: skip
 
 
@@ -223,6 +227,17 @@ def test_what_waiting_cannot_mend_is_the_clients_own_error_in_our_words_and_not_
     assert f'key "{name}"' in error["message"].replace('\\"', '"')
     if desk.client.numbers:
         assert (error["numbers"]["limit_usd"], error["numbers"]["spent_usd"]) == (limit, told["pgbudget"]["spent_usd"])
+
+
+def test_a_rate_limit_that_never_fits_is_tried_again_only_by_who_does_not_listen(desk: Desk) -> None:
+    key = desk.world.key(10**6)
+    desk.world.execute("select budget.set_rate_limit(%s, 'key', %s, null, 50)", *desk.world.key_name(key))
+    watch = Watch(desk.gateway)
+    error = desk.ask("whole", key).get("error") or pytest.fail("not refused")
+    assert watch.refusals() == ["429 tokens_limit_exceeded"] * (1 if desk.client.obeys else 3)
+    assert error["status"] == 429
+    assert "can never fit" in error["message"]
+    assert desk.simulator.calls() == 0
 
 
 @EITHER
