@@ -15,7 +15,7 @@ def program() -> Iterator[Callable[[str], Program]]:
     running: dict[str, Program] = {}
 
     def start(name: str) -> Program:
-        if name not in running:
+        if name not in running or not running[name].runs:
             running[name] = Program(name)
         return running[name]
 

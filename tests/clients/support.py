@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -48,24 +49,28 @@ class Program:
         self._child = subprocess.Popen(
             command_of(program), cwd=ROOT, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )
+        # Its first line says that its library is loaded, which on a busy machine takes a while.
+        self._line(300)
 
-    def ask(self, seconds: float = 60, **ask: Any) -> dict[str, Any]:
+    def ask(self, **ask: Any) -> dict[str, Any]:
         """One question, one answer."""
         assert self._child.stdin is not None
-        assert self._child.stdout is not None
         self._child.stdin.write(json.dumps(ask).encode() + b"\n")
         self._child.stdin.flush()
-        ready, _, _ = select.select([self._child.stdout], [], [], seconds)
-        line = self._child.stdout.readline() if ready else b""
-        assert line, f"no answer within {seconds} seconds: {self._printed()}"
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = json.loads(self._line(120))
         return answer
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can be asked."""
+        return self._child.poll() is None
 
     def stop(self) -> None:
         """The end of its input is the end of it."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._child.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.close()
         try:
             self._child.wait(10)
         except subprocess.TimeoutExpired:
@@ -73,6 +78,16 @@ class Program:
             self._child.wait()
         self._child.stdout.close()
         self._errors.close()
+
+    def _line(self, seconds: float) -> bytes:
+        assert self._child.stdout is not None
+        ready, _, _ = select.select([self._child.stdout], [], [], seconds)
+        if ready and (line := self._child.stdout.readline()):
+            return line
+        # What it still says would be taken for the answer to the next question.
+        self._child.kill()
+        self._child.wait()
+        raise AssertionError(f"no answer within {seconds} seconds: {self._printed()}")
 
     def _printed(self) -> str:
         self._errors.seek(0)

@@ -8,9 +8,10 @@ export const MAX_TOKENS = 200;
 /** What a client is made with beside URL and key. */
 export const options = ({ retries }) => (retries === null ? {} : { maxRetries: retries });
 
-/** Answer until the input ends; `described` makes the members of an error of this library. */
+/** Say that all is loaded, and answer until the input ends; `described` makes the members of an error of this library. */
 export async function serve(routes, described) {
   console.log = console.error;
+  process.stdout.write("{}\n");
   for await (const line of createInterface({ input: process.stdin })) {
     const ask = JSON.parse(line);
     let answer;

@@ -48,9 +48,10 @@ Route = Callable[[Ask], Answer]
 
 
 def serve(routes: Mapping[str, Mapping[str, Route]]) -> None:
-    """Answer until the input ends. What libraries print is kept out of the answers."""
+    """Say that all is loaded, and answer until the input ends. What libraries print is kept out of the answers."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    print("{}", file=answers)
     for line in sys.stdin:
         ask = Ask(**json.loads(line))
         try:
