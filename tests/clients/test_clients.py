@@ -41,6 +41,19 @@ PYDANTIC_AI = {
     404: "pydantic_ai.ModelNotFoundError", 422: "pydantic_ai.ModelRequestRejectedError",
     429: "pydantic_ai.ModelRateLimitError", 500: "pydantic_ai.ModelServerError", 529: "pydantic_ai.ModelOverloadedError",
 }  # fmt: skip
+ANTHROPIC = {
+    402: "anthropic.PaymentRequiredError", 403: "anthropic.PermissionDeniedError", 404: "anthropic.NotFoundError",
+    422: "anthropic.UnprocessableEntityError", 429: "anthropic.RateLimitError", 500: "anthropic.InternalServerError",
+    529: "anthropic.OverloadedError",
+}  # fmt: skip
+CHAT_ANTHROPIC = {
+    **ANTHROPIC, 403: "langchain_anthropic.AnthropicPermissionDeniedError",
+    404: "langchain_anthropic.AnthropicModelNotFoundError", 429: "langchain_anthropic.AnthropicRateLimitError",
+    500: "langchain_anthropic.AnthropicAPIError", 529: "langchain_anthropic.AnthropicOverloadedError",
+}  # fmt: skip
+LITELLM_ANTHROPIC = {
+    **LITELLM, 402: "litellm.PaymentRequiredError", 403: "litellm.PermissionDeniedError", 529: "litellm.InternalServerError",
+}  # fmt: skip
 AI = dict.fromkeys(OPENAI, "ai.APICallError")
 
 
@@ -68,7 +81,7 @@ class Client:
 
 
 CLIENTS = [
-    #      program               route          raises        usage of a stream
+    #      program               route             raises             usage of a stream
     Client("python/openai",      "chat",        OPENAI,       "hidden"),
     Client("python/openai",      "chat async",  OPENAI,       "hidden", tools=False),
     Client("python/langchain",   "chat",        LANGCHAIN,    "hidden"),
@@ -77,6 +90,13 @@ CLIENTS = [
     Client("node/openai",        "chat",        OPENAI_NODE,  "hidden"),
     Client("node/ai",            "chat",        AI,           "asked", obeys=False),
     Client("node/ai",            "compatible",  AI,           "hidden", obeys=False),
+    Client("python/anthropic",   "messages",       ANTHROPIC,         "asked"),
+    Client("python/anthropic",   "messages async", ANTHROPIC,         "asked", tools=False),
+    Client("python/langchain",   "messages",       CHAT_ANTHROPIC,    "asked"),
+    Client("python/litellm",     "messages",       LITELLM_ANTHROPIC, "hidden", numbers=False),
+    Client("python/pydantic_ai", "messages",       PYDANTIC_AI,       "asked"),
+    Client("node/anthropic",     "messages",       ANTHROPIC,         "asked"),
+    Client("node/ai",            "messages",       AI,                "asked", obeys=False),
 ]  # fmt: skip
 
 

@@ -24,6 +24,12 @@ NAMES = {
     ("python/pydantic_ai", "chat"): "pydantic-ai",
     ("node/openai", "chat"): "`openai` for Node",
     ("node/ai", "chat"): "Vercel AI SDK",
+    ("python/anthropic", "messages"): "`anthropic` for Python, `@anthropic-ai/sdk`",
+    ("node/anthropic", "messages"): "`anthropic` for Python, `@anthropic-ai/sdk`",
+    ("python/langchain", "messages"): "LangChain's `ChatAnthropic`",
+    ("python/litellm", "messages"): "LiteLLM with `anthropic/`",
+    ("python/pydantic_ai", "messages"): "pydantic-ai",
+    ("node/ai", "messages"): "Vercel AI SDK",
 }
 
 
