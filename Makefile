@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SDKS := tests/clients/node_modules/.package-lock.json
 PORT ?= 8080
 # Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process.
 WORKERS := -n 2 --dist worksteal
@@ -17,10 +18,10 @@ up: $(STAMP) ## run everything here, on port 8080 or PORT=9000; Ctrl-C stops it
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-test: debian $(STAMP) ## all tests; some of them with PYTEST_ARGS="-k reserve"
+test: debian $(SDKS) ## all tests; some of them with PYTEST_ARGS="-k reserve"
 	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-test-18: $(STAMP) ## the Python tests on the embedded Postgres 18
+test-18: $(SDKS) ## the Python tests on the embedded Postgres 18
 	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 lint: debian $(STAMP) ## ruff, mypy, sqlfluff, hadolint, and the tests of documents and functions
@@ -45,6 +46,11 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
+# The Node SDKs that tests call the gateway with; Node itself comes from PyPI with the rest.
+$(SDKS): tests/clients/package-lock.json $(STAMP)
+	@PATH="$(abspath $(BIN)):$$PATH" npm ci --prefix tests/clients --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
+
 # The lock: exact versions with hashes, without the address of any registry. UPGRADE=--upgrade takes newer versions.
 COMPILE := $(VENV)/lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-header --no-annotate $(UPGRADE)
@@ -53,6 +59,8 @@ lock: $(STAMP) ## write the lock files anew; UPGRADE=--upgrade takes newer versi
 	$(COMPILE) pyproject.toml -o requirements/gateway.txt
 	$(COMPILE) --group build -o requirements/build.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
+	PATH="$(abspath $(BIN)):$$PATH" npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved \
+	  --no-audit --no-fund --loglevel error
 
 # Debian's Postgres 15 with pg_cron, pgTAP and plpgsql_check: installed when root asks on Debian, else what is there is used.
 PACKAGES := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check libtap-parser-sourcehandler-pgtap-perl
@@ -67,7 +75,7 @@ debian:
 	fi
 
 clean: ## delete .venv and what was built; the data in .pgbudget stays
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tests/clients/node_modules build dist .mypy_cache .ruff_cache .hypothesis
 
 docs: $(STAMP) ## write the pages that are made by tests: docs/api.md, company.out, stated_charges.md, wire.md
 	PGBUDGET_WRITE_DOCS=1 $(BIN)/python -m pytest -q tests/lint/test_docs.py tests/prices/test_stated.py tests/wire/test_table.py

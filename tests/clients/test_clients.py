@@ -1,0 +1,313 @@
+"""What every client may rely on. The table says what is particular to each; docs/clients.md tells it to people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.clients.support import Program, Watch, booked
+from tests.support.processes import Gateway, Simulator, wait_until
+from tests.support.world import World
+
+TOKENS = 50
+TEXT = "word " * TOKENS
+MODELS = {"messages": "c-son"}
+CHAT = ("chat", "compatible")
+
+# The error that a status is raised as; 402 is a budget's or a ceiling's.
+OPENAI = {
+    402: "openai.APIStatusError", 403: "openai.PermissionDeniedError", 404: "openai.NotFoundError",
+    422: "openai.UnprocessableEntityError", 429: "openai.RateLimitError", 500: "openai.InternalServerError",
+    529: "openai.InternalServerError",
+}  # fmt: skip
+OPENAI_NODE = {**OPENAI, 402: "openai.APIError"}
+LANGCHAIN = {
+    **OPENAI, 403: "langchain_openai.OpenAIPermissionDeniedError", 404: "langchain_openai.OpenAIModelNotFoundError",
+    429: "langchain_openai.OpenAIRateLimitError", 500: "langchain_openai.OpenAIAPIError",
+    529: "langchain_openai.OpenAIAPIError",
+}  # fmt: skip
+LITELLM = {
+    402: "litellm.APIError", 403: "litellm.APIError", 404: "litellm.NotFoundError",
+    422: "litellm.BadRequestError", 429: "litellm.RateLimitError", 500: "litellm.InternalServerError",
+    529: "litellm.APIError",
+}  # fmt: skip
+PYDANTIC_AI = {
+    402: "pydantic_ai.ModelQuotaExceededError", 403: "pydantic_ai.ModelAuthenticationError",
+    404: "pydantic_ai.ModelNotFoundError", 422: "pydantic_ai.ModelRequestRejectedError",
+    429: "pydantic_ai.ModelRateLimitError", 500: "pydantic_ai.ModelServerError", 529: "pydantic_ai.ModelOverloadedError",
+}  # fmt: skip
+ANTHROPIC = {
+    402: "anthropic.PaymentRequiredError", 403: "anthropic.PermissionDeniedError", 404: "anthropic.NotFoundError",
+    422: "anthropic.UnprocessableEntityError", 429: "anthropic.RateLimitError", 500: "anthropic.InternalServerError",
+    529: "anthropic.OverloadedError",
+}  # fmt: skip
+CHAT_ANTHROPIC = {
+    **ANTHROPIC, 403: "langchain_anthropic.AnthropicPermissionDeniedError",
+    404: "langchain_anthropic.AnthropicModelNotFoundError", 429: "langchain_anthropic.AnthropicRateLimitError",
+    500: "langchain_anthropic.AnthropicAPIError", 529: "langchain_anthropic.AnthropicOverloadedError",
+}  # fmt: skip
+LITELLM_ANTHROPIC = {
+    **LITELLM, 402: "litellm.PaymentRequiredError", 403: "litellm.PermissionDeniedError", 529: "litellm.InternalServerError",
+}  # fmt: skip
+AI = dict.fromkeys(OPENAI, "ai.APICallError")
+
+
+@dataclass(frozen=True)
+class Client:
+    """``usage``: of a stream, ``asked`` for by the client itself or ``hidden`` from it. ``numbers``: its errors show the body.
+
+    ``obeys``: x-should-retry.
+    """
+
+    program: str
+    route: str
+    errors: dict[int, str]
+    usage: str
+    numbers: bool = True
+    tools: bool = True
+    obeys: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.program.replace('/', ' ')} {self.route}"
+
+    @property
+    def model(self) -> str:
+        return MODELS.get(self.route.split()[0], "t-mini")
+
+
+CLIENTS = [
+    #      program               route             raises             usage of a stream
+    Client("python/openai",      "chat",        OPENAI,       "hidden"),
+    Client("python/openai",      "chat async",  OPENAI,       "hidden", tools=False),
+    Client("python/langchain",   "chat",        LANGCHAIN,    "hidden"),
+    Client("python/litellm",     "chat",        LITELLM,      "hidden", numbers=False),
+    Client("python/pydantic_ai", "chat",        PYDANTIC_AI,  "asked"),
+    Client("node/openai",        "chat",        OPENAI_NODE,  "hidden"),
+    Client("node/ai",            "chat",        AI,           "asked", obeys=False),
+    Client("node/ai",            "compatible",  AI,           "hidden", obeys=False),
+    Client("python/anthropic",   "messages",       ANTHROPIC,         "asked"),
+    Client("python/anthropic",   "messages async", ANTHROPIC,         "asked", tools=False),
+    Client("python/langchain",   "messages",       CHAT_ANTHROPIC,    "asked"),
+    Client("python/litellm",     "messages",       LITELLM_ANTHROPIC, "hidden", numbers=False),
+    Client("python/pydantic_ai", "messages",       PYDANTIC_AI,       "asked"),
+    Client("node/anthropic",     "messages",       ANTHROPIC,         "asked"),
+    Client("node/ai",            "messages",       AI,                "asked", obeys=False),
+]  # fmt: skip
+
+
+@dataclass
+class Desk:
+    """A client at its gateway."""
+
+    client: Client
+    program: Program
+    world: World
+    gateway: Gateway
+    simulator: Simulator
+
+    def ask(self, do: str, key: str, model: str | None = None, retries: int | None = None) -> dict[str, Any]:
+        """What came back."""
+        client = self.client
+        return self.program.ask(
+            route=client.route, do=do, url=self.gateway.url, key=key, model=model or client.model, retries=retries
+        )
+
+    def charged(self, key: str, calls: int = 1) -> int:
+        """What the calls of a key were charged, nano-USD: what the provider made of them, to the last one."""
+        rows = booked(self.world, key, calls)
+        tally = self.simulator.tally()
+        assert tally["requests"] == calls
+        charged = sum(row["amount_nano_usd"] for row in rows)
+        assert charged == tally["cost_nano_usd"]
+        return int(charged)
+
+
+@pytest.fixture(params=CLIENTS, ids=str)
+def desk(
+    request: pytest.FixtureRequest,
+    program: Callable[[str], Program],
+    shared_world: World,
+    shared_gateway: Gateway,
+    simulator: Simulator,
+) -> Desk:
+    """Each client in turn, at a provider that is as new."""
+    simulator.defaults(completion_tokens=TOKENS)
+    client: Client = request.param
+    return Desk(client, program(client.program), shared_world, shared_gateway, simulator)
+
+
+WITH_TOOLS = pytest.mark.parametrize("desk", [client for client in CLIENTS if client.tools], indirect=True, ids=str)
+EITHER = pytest.mark.parametrize("do", ["whole", "stream"])
+
+
+def test_an_answer(desk: Desk) -> None:
+    key = desk.world.key(10**6)
+    answer = desk.ask("whole", key)
+    assert answer.get("text") == TEXT, answer
+    assert answer["usage"] == [100, TOKENS]
+    assert desk.charged(key) > 0
+
+
+def test_a_stream_and_its_usage_only_where_it_was_asked_for(desk: Desk) -> None:
+    key = desk.world.key(10**6)
+    answer = desk.ask("stream", key)
+    assert answer.get("text") == TEXT, answer
+    assert answer["pieces"] > 1
+    assert answer.get("usage") == ([100, TOKENS] if desk.client.usage == "asked" else None)
+    assert desk.charged(key) > 0
+
+
+@pytest.mark.parametrize("do", ["tool", "tool_streamed"])
+@WITH_TOOLS
+def test_a_tool_is_called(desk: Desk, do: str) -> None:
+    # The simulator's text: on the chat route the arguments as they are, elsewhere one of them.
+    desk.simulator.defaults(
+        deltas="tool_calls", completion_tokens=1, text='{"text":"1"}' if desk.client.route.startswith(CHAT) else "1"
+    )
+    key = desk.world.key(10**6)
+    answer = desk.ask(do, key)
+    name, arguments = answer.get("tool") or pytest.fail(str(answer))
+    assert name == "f"
+    assert (json.loads(arguments) if isinstance(arguments, str) else arguments) == {"text": "1"}
+    assert desk.charged(key) > 0
+
+
+@WITH_TOOLS
+def test_a_structured_answer(desk: Desk) -> None:
+    desk.simulator.defaults(completion_tokens=1, text='{"city":"Paris"}')
+    key = desk.world.key(10**6)
+    answer = desk.ask("value", key)
+    assert answer.get("value") == {"city": "Paris"}, answer
+    assert desk.charged(key) > 0
+
+
+def spent(world: World, model: str) -> tuple[str, str]:
+    key = world.key(20_000)
+    held = world.reserve(key, input_tokens=19_000, output=200)
+    world.settle(held["reservation_id"], {"input": 19_000, "output": 200})
+    return key, model
+
+
+def too_small(world: World, model: str) -> tuple[str, str]:
+    return world.key(100), model
+
+
+def disabled(world: World, model: str) -> tuple[str, str]:
+    key = world.key(10**6)
+    world.execute("select budget.disable_key(%s, %s)", *world.key_name(key))
+    return key, model
+
+
+def not_allowed(world: World, model: str) -> tuple[str, str]:
+    return world.key(10**6, allowed_models=["t-pro"]), model
+
+
+def unknown(world: World, model: str) -> tuple[str, str]:
+    return world.key(10**6), "model-of-tomorrow"
+
+
+def unpriced(world: World, model: str) -> tuple[str, str]:
+    world.execute("select budget.set_model('simulator', 'unpriced', 128000, 1000)")
+    world.execute("select budget.set_route(null, 'unpriced', 'simulator', 'simulator')")
+    return world.key(10**6), "unpriced"
+
+
+@EITHER
+@pytest.mark.parametrize(
+    ("refusal", "code", "status"),
+    [
+        (spent, "budget_exceeded", 402),
+        (too_small, "request_over_limit", 402),
+        (disabled, "key_disabled", 403),
+        (not_allowed, "model_not_allowed", 403),
+        (unknown, "model_not_found", 404),
+        (unpriced, "model_unpriced", 422),
+    ],
+)
+def test_what_waiting_cannot_mend_is_the_clients_own_error_in_our_words_and_not_tried_again(
+    desk: Desk, do: str, refusal: Callable[[World, str], tuple[str, str]], code: str, status: int
+) -> None:
+    key, model = refusal(desk.world, desk.client.model)
+    watch = Watch(desk.gateway)
+    error = desk.ask(do, key, model).get("error") or pytest.fail("not refused")
+    assert watch.refusals() == [f"{status} {code}"]
+    assert (error["type"], error["status"]) == (desk.client.errors[status], status)
+    told = desk.gateway.chat(key, model=model).json()["error"]
+    # Some show the body as it came.
+    message = error["message"].replace('\\"', '"')
+    if status != 402:
+        assert told["message"] in message
+        return
+    # The worst case differs with the request; whose budget and its numbers do not.
+    limit, name = told["pgbudget"]["limit_usd"], told["pgbudget"]["name"]
+    assert f"${limit}" in message
+    assert f'key "{name}"' in message
+    if desk.client.numbers:
+        assert (error["numbers"]["limit_usd"], error["numbers"]["spent_usd"]) == (limit, told["pgbudget"]["spent_usd"])
+
+
+def test_a_rate_limit_that_never_fits_is_tried_again_only_by_who_does_not_listen(desk: Desk) -> None:
+    key = desk.world.key(10**6)
+    desk.world.execute("select budget.set_rate_limit(%s, 'key', %s, null, 50)", *desk.world.key_name(key))
+    watch = Watch(desk.gateway)
+    error = desk.ask("whole", key).get("error") or pytest.fail("not refused")
+    assert watch.refusals() == ["429 tokens_limit_exceeded"] * (1 if desk.client.obeys else 3)
+    assert error["status"] == 429
+    assert "can never fit" in error["message"]
+    assert desk.simulator.calls() == 0
+
+
+@EITHER
+def test_a_busy_budget_is_waited_for(desk: Desk, do: str) -> None:
+    key = desk.world.key(20_000)
+    held = desk.world.reserve(key, input_tokens=19_000, output=200)
+    watch = Watch(desk.gateway)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(desk.ask, do, key)
+        wait_until(lambda: asking.done() or watch.refusals(), what="the refusal")
+        desk.world.settle(held["reservation_id"], outcome="unsent")
+        answer = asking.result()
+    assert answer.get("text") == TEXT, answer
+    assert set(watch.refusals()) == {"429 budget_busy"}
+    # And the one that was held by hand.
+    booked(desk.world, key, 2)
+
+
+@EITHER
+@pytest.mark.parametrize("status", [429, 500, 529])
+def test_an_error_of_the_provider_is_the_clients_own_error_and_costs_nothing(desk: Desk, do: str, status: int) -> None:
+    desk.simulator.defaults(status=status)
+    key = desk.world.key(10**6)
+    error = desk.ask(do, key, retries=0).get("error") or pytest.fail("no error")
+    assert (error["type"], error["status"]) == (desk.client.errors[status], status)
+    assert f"simulated status {status}" in error["message"]
+    assert desk.charged(key) == 0
+
+
+@EITHER
+def test_a_try_that_failed_is_made_again_and_each_is_booked(desk: Desk, do: str) -> None:
+    desk.simulator.defaults(status=500)
+    key = desk.world.key(10**6)
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(desk.ask, do, key)
+        wait_until(lambda: asking.done() or desk.simulator.calls(), what="the first try")
+        desk.simulator.defaults(status=200)
+        answer = asking.result()
+    assert answer.get("text") == TEXT, answer
+    calls = desk.simulator.calls()
+    assert calls > 1
+    assert desk.charged(key, calls) > 0
+
+
+def test_a_stream_that_is_left_holds_nothing(desk: Desk) -> None:
+    desk.simulator.defaults(chunk_ms=10)
+    key = desk.world.key(10**6)
+    assert desk.ask("leave", key) == {}
+    # Read on to its end, within the time to drain: the real usage.
+    assert desk.charged(key) > 0
+    assert desk.simulator.tally()["states"]["finished"] == 1
