@@ -119,7 +119,7 @@ def test_the_commands_for_a_database_run_as_they_stand(world: World, tmp_path: P
 def test_every_behaviour_of_the_simulator_is_documented() -> None:
     text = (DOCS / "simulator.md").read_text()
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    assert set(re.findall(r"`([a-z_]+)`", " ".join(rows))) == set(Behaviour.__dataclass_fields__)
+    assert set(re.findall(r"`([a-z0-9_]+)`", " ".join(rows))) == set(Behaviour.__dataclass_fields__)
 
 
 def test_every_target_is_in_the_help_of_make_and_every_make_that_is_shown_is_a_target() -> None:

@@ -15,13 +15,19 @@ from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pgbudget.simulator.chat import Chat
+from pgbudget.simulator.completions import Completions
 from pgbudget.simulator.dialect import Dialect, Refused
+from pgbudget.simulator.embeddings import Embeddings
 from pgbudget.simulator.endpoint import TRANSPORT, Endpoint, Simulator
+from pgbudget.simulator.jobs import routes
+from pgbudget.simulator.messages import CountTokens, Messages
+from pgbudget.simulator.responses import Responses
 from pgbudget.simulator.tally import RATES
 
 _CHAT: Final = Chat()
+_RESPONSES: Final = Responses()
 #: All that is served; a new dialect is a module and a line here.
-DIALECTS: Final[tuple[Dialect, ...]] = (_CHAT,)
+DIALECTS: Final[tuple[Dialect, ...]] = (_CHAT, _RESPONSES, Completions(), Embeddings(), Messages(), CountTokens())
 
 
 def create_app(defaults: dict[str, Any] | None = None, key: str | None = None) -> Starlette:
@@ -62,9 +68,9 @@ def create_app(defaults: dict[str, Any] | None = None, key: str | None = None) -
 
     async def models(request: Request) -> Response:
         try:
-            simulator.check_key(request.scope, _CHAT)
+            _CHAT.check_key(request.headers, simulator.key)
         except Refused as refused:
-            return JSONResponse(refused.body, refused.status)
+            return JSONResponse(_CHAT.error(refused, ""), refused.status)
         data = [{"id": m, "object": "model", "created": 0, "owned_by": "simulator"} for m in RATES]
         return JSONResponse({"object": "list", "data": data})
 
@@ -77,6 +83,7 @@ def create_app(defaults: dict[str, Any] | None = None, key: str | None = None) -
     return Starlette(
         routes=[
             *(Route(dialect.path, Endpoint(simulator, dialect), methods=["POST"]) for dialect in DIALECTS),
+            *routes(simulator, _RESPONSES),
             Route("/v1/models", models),
             Route("/healthz", healthz),
             Route("/simulator/tally", tally),
@@ -126,4 +133,4 @@ def _json(value: Any) -> Response:
 
 
 def _error(status: int, message: str, code: str | None = None) -> JSONResponse:
-    return JSONResponse(_CHAT.error(status, message, code), status)
+    return JSONResponse(_CHAT.error(Refused(status, message, code), ""), status)

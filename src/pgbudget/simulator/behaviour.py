@@ -1,15 +1,18 @@
 """How the simulator is told to behave, by the run or by the request: one JSON object.
 
-A piece is one server-sent event a choice; by default it carries one token. Answers that come whole are generated in
+A piece is one server-sent event a choice that carries text; by default one token. Answers that come whole are generated in
 the same pieces, so that every fault below happens to them too, with nothing on the wire yet.
 
 prompt_tokens, completion_tokens    what is generated and billed (100, 200); the output ends at the request's cap
 cached_tokens         how many of the prompt's tokens come from the cache (0)
+cache_write_5m_tokens, cache_write_1h_tokens    how many are written to it, for so long (0)
+web_searches          how many searches are made and billed (0); where the dialect shows them, it does
+service_tier          the tier that the answer names, and that prices it
 reasoning_tokens      how many of the completion's tokens are thought and not shown (0)
 text                  the text of one token ("word ")
 chunks                in how many pieces the output comes (one a token)
 deltas                content | tool_calls | reasoning: where the text goes
-padding               add so many bytes of logprobs to each piece
+padding               add so many bytes to each piece: of logprobs, or as the dialect pads
 model                 the model that the answer names
 ids                   ids of the answers, in turn (null: the member is null)
 omit                  members that are left out of the answer, such as "id"
@@ -17,6 +20,7 @@ omit                  members that are left out of the answer, such as "id"
 latency_ms            before the answer begins
 first_byte_ms         between the headers of a stream and its first piece
 chunk_ms              before each piece, which then is a write of its own; without it pieces share a write
+background_ms         how long an answer in the background is queued before it is generated
 barrier               wait until POST /simulator/barrier/<name>/open
 barrier_after_chunks  wait there after so many pieces, not before the answer
 ignore_cap            generate completion_tokens whatever the request's cap
@@ -28,7 +32,7 @@ refuse_parameters     answer 400 to a request that has one of these members
 cut_after_chunks      reset the connection after so many pieces
 close_after_chunks    close it there, in the middle of the answer
 silence_after_chunks  send no more from there, and stay
-end_after_chunks      end the answer there: no finish, no usage, no [DONE]; a whole answer ends in its middle
+end_after_chunks      end the answer there: no finish, no usage, no end mark; a whole answer ends in its middle
 error_after_chunks    send an error (error_body if given) there, in the stream or as the whole answer, and end
 
 no_usage              report none, whatever is asked
@@ -61,6 +65,10 @@ class Behaviour:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    web_searches: int = 0
+    service_tier: str | None = None
     reasoning_tokens: int = 0
     text: str = "word "
     chunks: int | None = None
@@ -72,6 +80,7 @@ class Behaviour:
     latency_ms: float = 0
     first_byte_ms: float = 0
     chunk_ms: float = 0
+    background_ms: float = 0
     barrier: str | None = None
     barrier_after_chunks: int | None = None
     ignore_cap: bool = False
@@ -108,11 +117,18 @@ class Behaviour:
             raise ValueError("barrier_after_chunks needs a barrier")
         if self.cached_tokens > self.prompt:
             raise ValueError("cached_tokens must not be above prompt_tokens")
+        if self.cached_tokens + self.cache_writes > self.prompt:
+            raise ValueError("cached_tokens and cache_write_*_tokens together must not be above prompt_tokens")
 
     @property
     def prompt(self) -> int:
         """Tokens of the prompt."""
         return 100 if self.prompt_tokens is None else self.prompt_tokens
+
+    @property
+    def cache_writes(self) -> int:
+        """Tokens of the prompt that are written to the cache."""
+        return self.cache_write_5m_tokens + self.cache_write_1h_tokens
 
     @property
     def completion(self) -> int:

@@ -2,73 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import lru_cache
 from typing import Any, Final
 
-from pgbudget.simulator.behaviour import Behaviour
-from pgbudget.simulator.dialect import Ask, Refused
-from pgbudget.simulator.tally import RATES, Call
+from starlette.datastructures import Headers
 
-_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+from pgbudget.simulator.behaviour import Behaviour
+from pgbudget.simulator.dialect import Ask, dumps
+from pgbudget.simulator.openai_api import OpenAI, bad, generator_of, stream_of, usage_of, whole_number
+from pgbudget.simulator.tally import Call
+
 _MAX_CHOICES: Final = 128
 
 
-class Chat:
+class Chat(OpenAI):
     """``POST /v1/chat/completions``."""
 
     path = "/v1/chat/completions"
+    id_prefix = "chatcmpl-"
 
-    def read(self, body: dict[str, Any]) -> Ask:
+    def read(self, body: dict[str, Any], headers: Headers) -> Ask:
         """Refuse what OpenAI refuses, as far as it matters to money."""
-        model, stream, options = body.get("model"), body.get("stream"), body.get("stream_options")
-        if not isinstance(model, str) or not model:
-            raise self._bad("you must provide a model parameter")
+        model, max_output = generator_of(body)
         if not isinstance(body.get("messages"), list):
-            raise self._bad("Missing required parameter: 'messages'.", "messages")
-        if not isinstance(stream, bool | None):
-            raise self._bad("Invalid type for 'stream': expected a boolean.", "stream")
-        if options is not None and not stream:
-            raise self._bad("The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options")
-        if not isinstance(options, dict | None):
-            raise self._bad("Invalid type for 'stream_options': expected an object.", "stream_options")
-        caps = {name: body[name] for name in ("max_tokens", "max_completion_tokens") if body.get(name) is not None}
-        if len(caps) > 1:
-            raise self._bad("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.", "max_tokens")
-        known = RATES.get(model)
-        if known is not None and known.price.output is None:
-            raise Refused(404, self.error(404, "This is not a chat model.", "model_not_found", "model"))
-        for name, cap in caps.items():
-            self._whole(name, cap, known.max_output if known else 2**63 - 1)
-        choices = body.get("n")
-        if choices is not None:
-            self._whole("n", choices, _MAX_CHOICES)
+            raise bad("Missing required parameter: 'messages'.", "messages")
+        stream, options = stream_of(body)
+        caps = [whole_number(body, name, max_output) for name in ("max_tokens", "max_completion_tokens")]
+        if None not in caps:
+            raise bad("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.", "max_tokens")
         return Ask(
             model=model,
-            stream=bool(stream),
-            choices=choices or 1,
-            cap=next(iter(caps.values()), None),
-            usage=bool((options or {}).get("include_usage")),
+            stream=stream,
+            choices=whole_number(body, "n", _MAX_CHOICES) or 1,
+            cap=next((cap for cap in caps if cap is not None), None),
+            usage=bool(options.get("include_usage")),
+            body=body,
         )
 
     def render(self, ask: Ask, behaviour: Behaviour, answer_id: Any) -> ChatRendering:
         """Begin an answer."""
         return ChatRendering(ask, behaviour, answer_id)
-
-    def error(self, status: int, message: str, code: str | None = None, param: str | None = None) -> Any:
-        """An error in OpenAI's form."""
-        kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-        return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-    def _whole(self, name: str, value: Any, most: int) -> None:
-        if type(value) is not int:
-            raise self._bad(f"Invalid type for '{name}': expected an integer.", name)
-        if not 1 <= value <= most:
-            raise self._bad(f"Invalid value for '{name}': expected from 1 to {most}, got {value}.", name)
-
-    def _bad(self, message: str, param: str | None = None) -> Refused:
-        return Refused(400, self.error(400, message, param=param))
 
 
 class ChatRendering:
@@ -85,20 +59,26 @@ class ChatRendering:
             "model": behaviour.model or ask.model,
             "system_fingerprint": "fp_simulated",
         }
+        if behaviour.service_tier is not None:
+            members["service_tier"] = behaviour.service_tier
         for name in behaviour.omit or ():
             members.pop(name, None)
         self._head = members
-        self._prefix = b"data: " + _dumps(members)[:-1] + (b',"choices":[' if members else b'"choices":[')
+        self._prefix = b"data: " + dumps(members)[:-1] + (b',"choices":[' if members else b'"choices":[')
         # As OpenAI: once usage is asked for, every event has the member.
         asked = ask.usage and not behaviour.no_usage
         self._suffix = b'],"usage":null}\n\n' if asked else b"]}\n\n"
+
+    def begin(self, call: Call) -> bytes:
+        """Nothing."""
+        return b""
 
     def piece(self, index: int, tokens: int) -> bytes:
         """One event a choice."""
         behaviour = self._behaviour
         if behaviour.usages is not None:
             report = behaviour.usages[index] if index < len(behaviour.usages) else None
-            return self._events(index == 0, tokens, b'],"usage":' + _dumps(report) + b"}\n\n")
+            return self._events(index == 0, tokens, b'],"usage":' + dumps(report) + b"}\n\n")
         # Pieces of a size are alike, but for the first.
         alike = (index == 0, tokens)
         known = self._pieces.get(alike)
@@ -118,12 +98,12 @@ class ChatRendering:
         """Finish of every choice, usage if asked for, ``[DONE]``."""
         reason = self._finish_reason(tokens)
         events = [
-            self._prefix + _dumps({"index": i, "delta": {}, "logprobs": None, "finish_reason": reason}) + self._suffix
+            self._prefix + dumps({"index": i, "delta": {}, "logprobs": None, "finish_reason": reason}) + self._suffix
             for i in range(self._ask.choices)
         ]
         behaviour = self._behaviour
         if self._ask.usage and not behaviour.no_usage and behaviour.usages is None:
-            events.append(self._prefix + b'],"usage":' + _dumps(self._usage(call)) + b"}\n\n")
+            events.append(self._prefix + b'],"usage":' + dumps(self._usage(call)) + b"}\n\n")
         return b"".join(events) + b"data: [DONE]\n\n"
 
     def whole(self, call: Call, tokens: int) -> bytes:
@@ -147,11 +127,11 @@ class ChatRendering:
         }
         if not behaviour.no_usage:
             answer["usage"] = self._usage(call)
-        return _dumps(answer)
+        return dumps(answer)
 
     def error(self, body: Any) -> bytes:
-        """An event with nothing but the error."""
-        return b"data: " + _dumps(body) + b"\n\n"
+        """Nothing but the error."""
+        return b"data: " + dumps(body) + b"\n\n" if self._ask.stream else dumps(body)
 
     def _finish_reason(self, tokens: int) -> str:
         if tokens < self._behaviour.completion:
@@ -161,13 +141,7 @@ class ChatRendering:
     def _usage(self, call: Call) -> Any:
         if self._behaviour.usage is not None:
             return self._behaviour.usage
-        return {
-            "prompt_tokens": call.prompt_tokens,
-            "completion_tokens": call.completion_tokens,
-            "total_tokens": call.prompt_tokens + call.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": call.cached_tokens, "audio_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": call.reasoning_tokens, "audio_tokens": 0},
-        }
+        return usage_of(call)
 
 
 @lru_cache(maxsize=512)
@@ -182,7 +156,7 @@ def _delta(choice: int, deltas: str, text: str, first: bool, padding: int) -> by
         delta["tool_calls"] = [{"index": 0, **begin, "function": function}]
     else:
         delta["content"] = text
-    return _dumps({"index": choice, "delta": delta, "logprobs": _logprobs(padding), "finish_reason": None})
+    return dumps({"index": choice, "delta": delta, "logprobs": _logprobs(padding), "finish_reason": None})
 
 
 def _logprobs(padding: int) -> Any:
@@ -190,7 +164,3 @@ def _logprobs(padding: int) -> Any:
         return None
     other = {"token": "p" * padding, "logprob": -9.5, "bytes": None}
     return {"content": [{"token": "word", "logprob": -0.1, "bytes": None, "top_logprobs": [other]}], "refusal": None}
-
-
-def _dumps(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -18,11 +18,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from pgbudget.simulator.behaviour import Behaviour, Behaviours
-from pgbudget.simulator.dialect import Ask, Dialect, Refused, Rendering
-from pgbudget.simulator.replay import cut, recorded
+from pgbudget.simulator.dialect import Ask, Deferred, Dialect, Refused, Rendering
+from pgbudget.simulator.jobs import Job
+from pgbudget.simulator.replay import Recording, cut, recorded
 from pgbudget.simulator.tally import Call, State, Tally
 
 #: Where the server shows the connection to the app, in the scope's extensions.
@@ -42,6 +44,8 @@ class Simulator:
         self._started_with = dict(defaults or {})
         self.key = key
         self.tally = Tally()
+        #: Answers in the background, by id.
+        self.jobs: dict[str, Job] = {}
         self._barriers: dict[str, asyncio.Event] = {}
         self._waiting: dict[str, int] = {}
         self._requests = 0
@@ -51,12 +55,15 @@ class Simulator:
         self.behaviours = Behaviours(self._started_with)
 
     def reset(self) -> None:
-        """Back to how it was started: defaults, tally, ids. What waits at a barrier goes on, uncounted."""
+        """Back to how it was started: defaults, tally, ids, no jobs. What waits at a barrier goes on, uncounted."""
         for barrier in self._barriers.values():
             barrier.set()
         self._barriers = {}
         self._waiting = {}
         self._answers = 0
+        for job in self.jobs.values():
+            job.cancel()
+        self.jobs = {}
         self.tally.reset()
         self.behaviours = Behaviours(self._started_with)
 
@@ -82,21 +89,12 @@ class Simulator:
         self._requests += 1
         return f"{self._run}{self._requests:016x}"
 
-    def answer_id(self, behaviour: Behaviour, request: str) -> Any:
+    def answer_id(self, dialect: Dialect, behaviour: Behaviour, request: str) -> Any:
         """The id of an answer."""
         if not behaviour.ids:
-            return f"chatcmpl-{request}"
+            return f"{dialect.id_prefix}{request}"
         number, self._answers = self._answers, self._answers + 1
         return behaviour.ids[number % len(behaviour.ids)]
-
-    def check_key(self, scope: Scope, dialect: Dialect) -> None:
-        """Raises :class:`Refused` unless the request carries a provider key, and the right one if one is set."""
-        scheme, _, key = _header(scope, b"authorization").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            message = "You didn't provide an API key. Send it as 'Authorization: Bearer YOUR_KEY'."
-            raise Refused(401, dialect.error(401, message))
-        if self.key is not None and key.strip() != self.key:
-            raise Refused(401, dialect.error(401, "Incorrect API key provided.", "invalid_api_key"))
 
 
 class _Broken(Exception):
@@ -138,9 +136,10 @@ class _Exchange:
     def __init__(self, simulator: Simulator, dialect: Dialect, scope: Scope, send: Send) -> None:
         self._simulator = simulator
         self._dialect = dialect
-        self._scope = scope
+        self._headers = Headers(scope=scope)
         self._request = simulator.next_request()
-        self._wire = _Wire(scope, send, f"req_{self._request}")
+        self._wire = _Wire(scope, send, dialect.request_header, f"req_{self._request}")
+        self._job: Job | None = None
         self._call = Call("", request_headers=scope["headers"])
 
     async def run(self, content: bytes, receive: Receive) -> None:
@@ -150,6 +149,8 @@ class _Exchange:
         watch = asyncio.ensure_future(_gone(receive))
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if work.cancelled():
+                raise _Broken(reset=False)
             if work.done():
                 work.result()
         except _Left:
@@ -160,16 +161,16 @@ class _Exchange:
             # Until the server knows, it would take the missing end for a fault.
             await watch
         finally:
-            work.cancel()
             watch.cancel()
-            tally.end(call, "left")
+            if self._job is None:
+                work.cancel()
+                tally.end(call, "left")
 
     async def _answer(self, content: bytes) -> None:
         try:
             await self._accept(content)
         except Refused as refused:
-            body = b"" if refused.body is None else json.dumps(refused.body).encode()
-            await self._whole("refused", refused.status, body, refused.headers)
+            await self._whole("refused", refused.status, json.dumps(self._error(refused)).encode())
 
     async def _accept(self, content: bytes) -> None:
         simulator, dialect, call = self._simulator, self._dialect, self._call
@@ -178,84 +179,127 @@ class _Exchange:
         if not problem and isinstance(body.get("model"), str):
             call.model = body["model"]
         simulator.tally.begin(call)
-        simulator.check_key(self._scope, dialect)
+        dialect.check_key(self._headers, simulator.key)
         try:
-            behaviour = simulator.behaviours.of(_header(self._scope, b"x-simulate"))
+            behaviour = simulator.behaviours.of(self._headers.get("x-simulate", ""))
             recording = recorded(behaviour.replay) if behaviour.replay is not None else None
         except ValueError as error:
-            raise Refused(400, dialect.error(400, f"x-simulate: {error}", param="x-simulate")) from None
+            raise Refused(400, f"x-simulate: {error}", param="x-simulate") from None
         self._wire.split = behaviour.split
-        call.id = simulator.answer_id(behaviour, self._request)
+        call.id = simulator.answer_id(dialect, behaviour, self._request)
         if problem:
-            raise Refused(400, dialect.error(400, problem))
+            raise Refused(400, problem)
         for name in behaviour.refuse_parameters or ():
             if name in body:
-                raise Refused(400, dialect.error(400, f"Unknown parameter: '{name}'.", "unknown_parameter", str(name)))
-        ask = dialect.read(body)
+                raise Refused(400, f"Unknown parameter: '{name}'.", "unknown_parameter", str(name))
+        ask = dialect.read(body, self._headers)
         if behaviour.redirect is not None:
-            raise Refused(307, None, {"location": behaviour.redirect})
+            await self._whole("refused", 307, b"", {"location": behaviour.redirect})
+            return
         if behaviour.barrier is not None and behaviour.barrier_after_chunks is None:
             await simulator.pass_barrier(behaviour.barrier)
-        await _pause(behaviour.latency_ms)
+        await pause(behaviour.latency_ms)
         if behaviour.status != 200:
-            given = behaviour.error_body
-            raise Refused(
-                behaviour.status,
-                dialect.error(behaviour.status, f"simulated status {behaviour.status}") if given is None else given,
-            )
+            if behaviour.error_body is None:
+                raise Refused(behaviour.status, f"simulated status {behaviour.status}")
+            await self._whole("refused", behaviour.status, json.dumps(behaviour.error_body).encode())
+            return
+        call.service_tier = behaviour.service_tier
         if recording is not None:
-            usage = recording.usage or {}
-            if recording.status < 400:
-                self._bill(usage.get("input_tokens"), usage.get("cached_input_tokens"), usage.get("output_tokens"))
-            await self._verbatim(behaviour, recording.status, recording.media, recording.body)
+            if ask.background and not ask.stream and recording.status < 400:
+                await self._defer(ask, behaviour, recording)
+                return
+            self._bill_recording(ask, recording)
+            await self._verbatim(ask, behaviour, recording.status, recording.media, recording.body)
             return
         raw = behaviour.raw_body if behaviour.raw_sse is None else behaviour.raw_sse
         if raw is not None:
-            if behaviour.prompt_tokens is not None or behaviour.completion_tokens is not None:
-                self._bill(behaviour.prompt_tokens, behaviour.cached_tokens, behaviour.completion_tokens)
+            if ask.billed and (behaviour.prompt_tokens is not None or behaviour.completion_tokens is not None):
+                call.bill({**_counts(behaviour), "completion_tokens": behaviour.completion_tokens})
             media = _JSON if behaviour.raw_sse is None else _SSE
-            await self._verbatim(behaviour, 200, media, raw.encode(errors="surrogatepass"))
+            await self._verbatim(ask, behaviour, 200, media, raw.encode(errors="surrogatepass"))
             return
         await self._generate(ask, behaviour)
 
     async def _generate(self, ask: Ask, behaviour: Behaviour) -> None:
         call = self._call
         rendering = self._dialect.render(ask, behaviour, call.id)
-        tokens = behaviour.completion
-        if ask.cap is not None and not behaviour.ignore_cap:
-            tokens = min(tokens, ask.cap)
-        hidden = min(tokens, behaviour.reasoning_tokens)
-        self._bill(behaviour.prompt, behaviour.cached_tokens, hidden * ask.choices)
-        call.reasoning_tokens = hidden * ask.choices
+        if ask.background and not ask.stream:
+            await self._defer(ask, behaviour, None)
+            return
+        if ask.background:
+            self._promise(rendering, asyncio.current_task())
+        tokens = self._bill(ask, behaviour)
         if ask.stream:
             await self._start(200, _SSE)
-            await _pause(behaviour.first_byte_ms)
+            await pause(behaviour.first_byte_ms)
+            self._wire.put(rendering.begin(call))
+            if behaviour.chunk_ms:
+                await self._wire.flush()
         try:
-            await self._pieces(ask, behaviour, rendering, tokens - hidden)
+            await self._pieces(ask, behaviour, rendering, tokens)
         except _Ended as ended:
+            if self._job is not None:
+                self._job.fail(ended.error)
             if ask.stream:
                 await self._end("broken", b"" if ended.error is None else rendering.error(ended.error))
             elif ended.error is None:
                 body = rendering.whole(call, tokens)
                 await self._whole("broken", 200, body[: len(body) // 2])
             else:
-                await self._whole("broken", 200, json.dumps(ended.error).encode())
+                await self._whole("broken", 200, rendering.error(ended.error))
             return
+        if self._job is not None:
+            self._job.end(rendering.whole(call, tokens))
         if ask.stream:
             await self._end("finished", rendering.end(call, tokens))
         else:
             await self._whole("finished", 200, rendering.whole(call, tokens))
 
+    def _promise(self, rendering: Rendering, task: asyncio.Task[Any] | None) -> Job:
+        """From now on the answer is made whether or not anybody reads it."""
+        assert isinstance(rendering, Deferred)
+        call, tally = self._call, self._simulator.tally
+        self._wire.kept = True
+        self._job = self._simulator.jobs[str(call.id)] = Job(rendering, task, lambda: tally.end(call, "left"))
+        return self._job
+
+    async def _defer(self, ask: Ask, behaviour: Behaviour, recording: Recording | None) -> None:
+        """Answer that it is queued; generate it afterwards, or pretend that a recorded answer is made."""
+        call, tally = self._call, self._simulator.tally
+        rendering = self._dialect.render(ask, behaviour, call.id)
+
+        async def generate() -> None:
+            await pause(behaviour.background_ms)
+            job.body = job.rendering.pending("in_progress")
+            tokens = self._bill(ask, behaviour) if recording is None else self._bill_recording(ask, recording)
+            try:
+                await self._pieces(ask, behaviour, rendering, tokens)
+            except _Ended as ended:
+                job.fail(ended.error)
+                tally.end(call, "broken")
+            else:
+                job.end(rendering.whole(call, tokens) if recording is None else recording.body)
+                tally.end(call, "finished")
+
+        job = self._promise(rendering, None)
+        job.task = asyncio.ensure_future(generate())
+        call.status = 200
+        await self._wire.start(200, {"content-type": _JSON, "content-length": str(len(job.body))})
+        await self._wire.end(job.body, lambda: None)
+
     async def _pieces(self, ask: Ask, behaviour: Behaviour, rendering: Rendering, tokens: int) -> None:
+        """So many tokens a choice, those that are not shown at once."""
         call, wire = self._call, self._wire
         index = 0
+        tokens -= min(tokens, behaviour.reasoning_tokens)
         faults = _faults(behaviour)
         at_once = not ask.stream and not behaviour.chunk_ms and not faults
         for index, piece in enumerate(_sizes(tokens, 1 if at_once else behaviour.chunks)):
             if index in faults:
                 await self._fault(behaviour, index)
             if behaviour.chunk_ms:
-                await _pause(behaviour.chunk_ms)
+                await pause(behaviour.chunk_ms)
             call.completion_tokens += piece * ask.choices
             if behaviour.deltas == "reasoning":
                 call.reasoning_tokens += piece * ask.choices
@@ -267,24 +311,24 @@ class _Exchange:
         if end in faults:
             await self._fault(behaviour, end)
 
-    async def _verbatim(self, behaviour: Behaviour, status: int, media: str, content: bytes) -> None:
+    async def _verbatim(self, ask: Ask, behaviour: Behaviour, status: int, media: str, content: bytes) -> None:
         """A body as it is. Billed from its start: a provider has made it, however much of it arrives."""
         wire = self._wire
         await self._start(status, media)
-        await _pause(behaviour.first_byte_ms)
+        await pause(behaviour.first_byte_ms)
         faults = _faults(behaviour)
         index = 0
         try:
             for index, piece in enumerate(cut(content, behaviour.split), 1):
                 if index - 1 in faults:
                     await self._fault(behaviour, index - 1)
-                await _pause(behaviour.chunk_ms)
+                await pause(behaviour.chunk_ms)
                 await wire.write(piece)
             if index in faults:
                 await self._fault(behaviour, index)
         except _Ended as ended:
-            error = b"" if ended.error is None else b"data: " + json.dumps(ended.error).encode() + b"\n\n"
-            await self._end("broken", error)
+            rendering = self._dialect.render(ask, behaviour, self._call.id)
+            await self._end("broken", b"" if ended.error is None else rendering.error(ended.error))
         else:
             await self._end("finished")
 
@@ -297,18 +341,41 @@ class _Exchange:
             await asyncio.Event().wait()
         if index in (behaviour.cut_after_chunks, behaviour.close_after_chunks):
             # When the next piece would be due: who reads at that pace has read the last one.
-            await _pause(behaviour.chunk_ms)
-            raise _Broken(reset=index == behaviour.cut_after_chunks)
+            await pause(behaviour.chunk_ms)
+            broken = _Broken(reset=index == behaviour.cut_after_chunks)
+            if not self._wire.kept:
+                raise broken
+            await self._wire.break_off(broken.reset)
         if index == behaviour.error_after_chunks:
             given = behaviour.error_body
-            raise _Ended(self._dialect.error(500, "simulated error") if given is None else given)
+            raise _Ended(self._error(Refused(500, "simulated error")) if given is None else given)
         if index == behaviour.end_after_chunks:
             raise _Ended
 
-    def _bill(self, prompt: int | None, cached: int | None, completion: int | None) -> None:
-        call = self._call
-        call.prompt_tokens, call.cached_tokens, call.completion_tokens = prompt or 0, cached or 0, completion or 0
-        call.billed = True
+    def _bill(self, ask: Ask, behaviour: Behaviour) -> int:
+        """Bill what is there before the first piece; returns how many tokens a choice has."""
+        tokens = behaviour.completion
+        if ask.cap is not None and not behaviour.ignore_cap:
+            tokens = min(tokens, ask.cap)
+        hidden = min(tokens, behaviour.reasoning_tokens) * ask.choices
+        if ask.billed:
+            generated = {"reasoning_tokens": hidden, "completion_tokens": hidden}
+            # Where no text is generated the prompt is all.
+            self._call.bill({**_counts(behaviour), **generated} if ask.choices else {"prompt_tokens": behaviour.prompt})
+        return tokens
+
+    def _bill_recording(self, ask: Ask, recording: Recording) -> int:
+        """Bill it as it says, unless it is an error; what is generated is all in it, so that no token is left."""
+        if recording.status < 400 and ask.billed:
+            self._call.bill(recording.counts)
+            for model, counts in recording.others.items():
+                other = Call(model)
+                other.bill(counts)
+                self._call.others.append(other)
+        return 0
+
+    def _error(self, refused: Refused) -> Any:
+        return self._dialect.error(refused, f"req_{self._request}")
 
     async def _start(self, status: int, media: str, headers: dict[str, str] | None = None) -> None:
         self._call.status = status
@@ -325,24 +392,28 @@ class _Exchange:
 class _Wire:
     """The way back to the client."""
 
-    def __init__(self, scope: Scope, send: Send, request_id: str) -> None:
+    def __init__(self, scope: Scope, send: Send, header: str, request_id: str) -> None:
         self._send = send
-        self._request_id = request_id.encode()
+        self._request_id = header.encode(), request_id.encode()
         self._transport: asyncio.Transport | None = scope.get("extensions", {}).get(TRANSPORT)
         self._waiting: list[bytes] = []
         self._size = 0
         self.split: str | None = None
+        #: Whether the answer goes on when its client is gone.
+        self.kept = False
+        self._ended = False
 
     async def start(self, status: int, headers: dict[str, str]) -> None:
         """Send the status and headers."""
         rows = [(name.encode(), value.encode()) for name, value in headers.items()]
-        rows.append((b"x-request-id", self._request_id))
+        rows.append(self._request_id)
         await self._send({"type": "http.response.start", "status": status, "headers": rows})
 
     def put(self, data: bytes) -> None:
         """Add to the next write."""
-        self._waiting.append(data)
-        self._size += len(data)
+        if data:
+            self._waiting.append(data)
+            self._size += len(data)
 
     @property
     def full(self) -> bool:
@@ -357,7 +428,8 @@ class _Wire:
 
     async def write(self, data: bytes) -> None:
         """Send this in a write of its own."""
-        self._check()
+        if self._is_left():
+            return
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         if self.split is not None:
             # The loop joins the writes of one turn, so a write of its own takes a turn of its own.
@@ -368,12 +440,16 @@ class _Wire:
         self.put(data)
         if self.split is not None:
             await self.flush()
-        self._check()
+        left, self._ended = self._is_left(), True
         before()
+        if left:
+            return
         await self._send({"type": "http.response.body", "body": self._take(), "more_body": False})
 
     async def break_off(self, reset: bool) -> None:
-        """End the connection, after what was written has left."""
+        """End the connection, after what was written has left; it is not this answer's any more if that has ended."""
+        if self._ended:
+            return
         transport = self._transport
         if transport is None:
             raise RuntimeError("a connection can be broken only under pgbudget.simulator.serve")
@@ -393,9 +469,11 @@ class _Wire:
         self._waiting, self._size = [], 0
         return data
 
-    def _check(self) -> None:
-        if self._transport is not None and self._transport.is_closing():
+    def _is_left(self) -> bool:
+        left = self._transport is not None and self._transport.is_closing()
+        if left and not self.kept:
             raise _Left
+        return left
 
 
 def _unsent(connection: socket.socket) -> int:
@@ -411,6 +489,17 @@ def _sizes(tokens: int, chunks: int | None) -> Iterator[int]:
     count = tokens if chunks is None else min(chunks, tokens)
     for i in range(count):
         yield tokens * (i + 1) // count - tokens * i // count
+
+
+def _counts(behaviour: Behaviour) -> dict[str, int | None]:
+    """What is billed of the input."""
+    return {
+        "prompt_tokens": behaviour.prompt,
+        "cached_tokens": behaviour.cached_tokens,
+        "cache_write_5m_tokens": behaviour.cache_write_5m_tokens,
+        "cache_write_1h_tokens": behaviour.cache_write_1h_tokens,
+        "web_searches": behaviour.web_searches,
+    }
 
 
 def _faults(behaviour: Behaviour) -> set[int | None]:
@@ -442,7 +531,7 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def _pause(milliseconds: float) -> None:
+async def pause(milliseconds: float) -> None:
     if milliseconds:
         await asyncio.sleep(milliseconds / 1000)
 
@@ -458,10 +547,3 @@ def _parse(content: bytes) -> tuple[Any, str | None]:
 
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is not JSON")
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    for key, value in scope["headers"]:
-        if key == name:
-            return str(value.decode("utf-8", "replace"))
-    return ""

@@ -23,12 +23,14 @@ _MEDIA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded answer, with the usage that it is billed by (totals, as providers count; None if not known)."""
+    """A recorded answer, and the counts that it is billed by, named as the tally names them."""
 
     body: bytes
     status: int
     media: str
-    usage: dict[str, Any] | None
+    counts: dict[str, int | None]
+    #: What other models did for it.
+    others: dict[str, dict[str, int | None]]
 
 
 def recorded(name: str) -> Recording:
@@ -43,7 +45,24 @@ def _recorded(folder: Path, name: str) -> Recording:
     if row is None:
         raise ValueError(f"replay: no recording of the name {name!r} in {folder}")
     path = folder / name
-    return Recording(path.read_bytes(), row["status"], _MEDIA[path.suffix], row["expected_usage"])
+    usage = row["expected_usage"] or {}
+    by_model = dict(usage.get("by_model") or {})
+    counts = _counts(by_model.pop(row["model"], usage))
+    others = {model: _counts(part) for model, part in by_model.items()}
+    return Recording(path.read_bytes(), row["status"], _MEDIA[path.suffix], counts, others)
+
+
+def _counts(usage: dict[str, Any]) -> dict[str, int | None]:
+    """A row of the manifest, as the tally names it. A write of unnamed duration is one of five minutes."""
+    return {
+        "prompt_tokens": usage.get("input_tokens"),
+        "cached_tokens": usage.get("cached_input_tokens"),
+        "cache_write_5m_tokens": (usage.get("cache_write_5m") or 0) + (usage.get("cache_write_other") or 0),
+        "cache_write_1h_tokens": usage.get("cache_write_1h"),
+        "reasoning_tokens": usage.get("reasoning_tokens"),
+        "completion_tokens": usage.get("output_tokens"),
+        "web_searches": usage.get("web_searches"),
+    }
 
 
 @lru_cache(maxsize=4)

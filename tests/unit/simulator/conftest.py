@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -19,6 +20,43 @@ BODY: dict[str, Any] = {"model": "t-mini", "max_tokens": 200, "messages": [{"rol
 STREAM: dict[str, Any] = {**BODY, "stream": True, "stream_options": {"include_usage": True}}
 
 
+@dataclass(frozen=True)
+class Route:
+    """One route, with a body that asks for at most ``CAP`` tokens, and what its streams look like."""
+
+    path: str
+    body: dict[str, Any]
+    #: Marks a stream's end.
+    last: str = "data: [DONE]\n\n"
+    #: The member of the body that caps the output.
+    cap: str = "max_tokens"
+
+    @property
+    def stream(self) -> dict[str, Any]:
+        """The body of a call that is streamed, with usage."""
+        options = {"stream_options": {"include_usage": True}} if "[DONE]" in self.last else {}
+        return {**self.body, "stream": True, **options}
+
+
+CAP = 200
+CHAT = Route("/v1/chat/completions", BODY)
+RESPONSES = Route(
+    "/v1/responses",
+    {"model": "t-mini", "input": "hi", "max_output_tokens": CAP},
+    last="event: response.completed",
+    cap="max_output_tokens",
+)
+COMPLETIONS = Route("/v1/completions", {"model": "t-mini", "prompt": "hi", "max_tokens": CAP})
+MESSAGES = Route(
+    "/v1/messages",
+    {"model": "t-mini", "messages": [{"role": "user", "content": "hi"}], "max_tokens": CAP},
+    last='data: {"type":"message_stop"}\n\n',
+)
+EMBEDDINGS = Route("/v1/embeddings", {"model": "e-small", "input": "hi"})
+#: All routes that generate text.
+GENERATING = [CHAT, RESPONSES, COMPLETIONS, MESSAGES]
+
+
 class Running:
     """A running simulator."""
 
@@ -29,7 +67,11 @@ class Running:
 
     def chat(self, body: dict[str, Any] | None = None, /, **behaviour: Any) -> httpx.Response:
         """One call, read to its end."""
-        return self.client.post("/v1/chat/completions", json=body or BODY, headers=headers(behaviour))
+        return self.post("/v1/chat/completions", body or BODY, **behaviour)
+
+    def post(self, path: str, body: Any, /, **behaviour: Any) -> httpx.Response:
+        """One call of any route, read to its end."""
+        return self.client.post(path, json=body, headers=headers(behaviour))
 
     def tally(self, **params: Any) -> dict[str, Any]:
         """The tally."""
@@ -47,10 +89,12 @@ class Running:
         """Open a barrier."""
         self.client.post(f"/simulator/barrier/{barrier}/open").raise_for_status()
 
-    def connect(self, body: dict[str, Any] | None = None, /, **behaviour: Any) -> socket.socket:
+    def connect(
+        self, body: dict[str, Any] | None = None, /, path: str = "/v1/chat/completions", **behaviour: Any
+    ) -> socket.socket:
         """Send a call on a connection of its own, and read nothing."""
         content = json.dumps(body or BODY).encode()
-        lines = ["POST /v1/chat/completions HTTP/1.1", "host: simulator", f"content-length: {len(content)}"]
+        lines = [f"POST {path} HTTP/1.1", "host: simulator", f"content-length: {len(content)}"]
         lines += [f"{name}: {value}" for name, value in headers(behaviour).items()]
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
         connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
@@ -59,7 +103,20 @@ class Running:
 
 def headers(behaviour: dict[str, Any]) -> dict[str, str]:
     """Headers of a call."""
-    return {"authorization": "Bearer sk-test", "x-simulate": json.dumps(behaviour)}
+    simulate = json.dumps(behaviour)
+    return {"authorization": "Bearer sk-test", "anthropic-version": "2023-06-01", "x-simulate": simulate}
+
+
+def sse(answer: httpx.Response) -> list[dict[str, Any]]:
+    """The JSON events of a stream, which are named by their types."""
+    *frames, rest = answer.text.split("\n\n")
+    assert rest == ""
+    found = []
+    for frame in frames:
+        name, data = frame.split("\n")
+        found.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {found[-1]['type']}"
+    return found
 
 
 def events(answer: httpx.Response) -> list[dict[str, Any]]:

@@ -89,6 +89,6 @@ def test_many_headers_are_read_right() -> None:
 
 
 def test_every_member_is_documented() -> None:
-    entries = re.findall(r"^([a-z_]+(?:, [a-z_]+)*) {2,}\S", str(module.__doc__), re.MULTILINE)
+    entries = re.findall(r"^([a-z0-9_]+(?:, [a-z0-9_]+)*) {2,}\S", str(module.__doc__), re.MULTILINE)
     documented = {name for entry in entries for name in entry.split(", ")}
     assert documented == {f.name for f in fields(Behaviour)}

@@ -185,11 +185,11 @@ def test_what_is_not_a_chat_model_is_not_found_and_a_model_off_the_card_is_not_p
 
 
 def test_unknown_routes_and_models(simulator: Running) -> None:
-    for method, path in (("POST", "/v1/embeddings"), ("GET", "/v1/chat/completions"), ("GET", "/"), ("DELETE", "/v1/x/y")):
+    for method, path in (("POST", "/v1/audio/speech"), ("GET", "/v1/chat/completions"), ("GET", "/"), ("DELETE", "/v1/x/y")):
         answer = simulator.client.request(method, path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
     answer = simulator.client.get("/v1/models", headers={"authorization": "Bearer k"})
-    assert [m["id"] for m in answer.json()["data"]] == ["t-mini", "t-pro", "c-son", "e-small"]
+    assert [m["id"] for m in answer.json()["data"]] == ["t-mini", "t-pro", "c-son", "claude-opus-4-8", "e-small"]
     assert simulator.client.get("/v1/models").status_code == 401
     assert simulator.client.get("/healthz").json() == {"status": "ok"}
     assert simulator.tally()["requests"] == 0
