@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from pgbudget.errors import STATUS, EnforcementUnavailable, Refused
+from pgbudget.http import dumps
 
 log = logging.getLogger("pgbudget.db")
 
@@ -165,7 +166,10 @@ class Database:
 
     async def settle_batch(self, reports: Sequence[dict[str, Any]]) -> list[SettleResult]:
         """One result a report; raises when the batch failed as a whole."""
-        return [SettleResult(**row) for row in await self.fetch(_SETTLE, Jsonb(list(reports)))]
+        # An amount goes over as the number that it is.
+        exact = any("provider_cost_usd" in report for report in reports)
+        batch = Jsonb(list(reports), dumps if exact else None)
+        return [SettleResult(**row) for row in await self.fetch(_SETTLE, batch)]
 
     async def heartbeat(self, reservation_ids: Iterable[Any]) -> dict[Any, bool]:
         """Which of the reservations are still alive."""

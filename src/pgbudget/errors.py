@@ -6,7 +6,7 @@ BudgetError                     code, HTTP status, whether a retry can help
 +-- Refused                     the database said no: code, numbers and sentence are its own
 +-- EnforcementUnavailable      503, nothing was held and nothing was sent
 +-- UpstreamFailed              502 or 504, the provider could not be reached or broke
-+-- PayloadTooLarge, UnsupportedMediaType, NotMetered, RequestTimeout, AlreadyCalled
++-- PayloadTooLarge, UnsupportedMediaType, NotMetered, RequestTimeout, AlreadyCalled, Conflict
 """
 
 from __future__ import annotations
@@ -128,6 +128,12 @@ class AlreadyCalled(BudgetError):
     """The Idempotency-Key was used before: the call runs or has ended."""
 
     status, code = 409, "idempotency_conflict"
+
+
+class Conflict(BudgetError):
+    """Not as things stand."""
+
+    status, code = 409, "not_ended"
 
 
 class PayloadTooLarge(BudgetError):

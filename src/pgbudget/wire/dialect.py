@@ -10,14 +10,25 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from pgbudget.errors import BudgetError, InvalidRequest
-from pgbudget.wire import strict_json
 from pgbudget.wire.providers import Provider
 from pgbudget.wire.sse import Event, EventParser
 
 MAX_COUNT = 2**63 - 1
+#: What providers call their service tiers, and the price variant that each is billed by.
+TIERS = {
+    "auto": "standard",
+    "default": "standard",
+    "standard": "standard",
+    "on_demand": "standard",
+    "priority": "priority",
+    "flex": "flex",
+    "batch": "batch",
+}
+_ASKED_TIERS = ("auto", "default", "flex", "priority")
 # A body must not choose where it goes or with which key.
 _FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", "extra_headers")
 
@@ -33,6 +44,7 @@ class ModelRequest:
     ``input_bounds``: estimates beside the bound, for keys that go by one. ``searches``: the model does so by itself.
     ``usage_asked``: the client wants to see the usage of its stream. ``uses``: how often a feature with a fee may be used.
     ``service_tier``: the price variant that the call may be billed by.
+    ``unbounded``: the field that lets the input grow beyond what the request says, None where nothing does.
     """
 
     body: dict[str, Any]
@@ -47,6 +59,7 @@ class ModelRequest:
     uses: dict[str, int] = field(default_factory=dict)
     service_tier: str | None = None
     searches: bool = False
+    unbounded: str | None = None
 
 
 class Dialect(ABC):
@@ -94,7 +107,8 @@ class Meter(ABC):
 
     A dialect fills in the public members by :meth:`answer` and :meth:`event`. ``output_bytes``: of all that was generated and
     seen (text, reasoning, tool calls), so an upper bound of its tokens. ``finished``: the provider said that it is complete.
-    ``failed``: it carries an error. ``service_tier``, ``provider_cost_usd``: what the provider says of the price.
+    ``failed``: it carries an error. ``begun``: something was generated, though it may not be seen. ``service_tier``,
+    ``provider_cost_usd``: what the provider says of the price.
     """
 
     def __init__(self, request: ModelRequest, provider: Provider) -> None:
@@ -103,6 +117,7 @@ class Meter(ABC):
         self.output_bytes = 0
         self.finished = False
         self.failed = False
+        self.begun = False
         self.streamed = False
         self.service_tier: str | None = None
         self.provider_cost_usd: Decimal | None = None
@@ -113,6 +128,11 @@ class Meter(ABC):
     def rewrites(self) -> bool:
         """Whether something must be taken out of the stream; what is not rewritten goes on byte by byte as it came."""
         return False
+
+    @property
+    def goes_on(self) -> str | None:
+        """The id of an answer that is made in the background: the provider bills it when it has ended."""
+        return None
 
     @abstractmethod
     def answer(self, answer: dict[str, Any]) -> None:
@@ -179,6 +199,11 @@ class Meter(ABC):
         if isinstance(value, str):
             self.note.setdefault(note, value[:200].encode("ascii", "replace").decode().replace("\0", "?"))
 
+    def tier(self, value: Any) -> None:
+        """The provider says which service tier it served the call by; a word that is not known says nothing."""
+        if isinstance(value, str) and value in TIERS:
+            self.service_tier = TIERS[value]
+
     def parse(self, text: bytes) -> Any:
         """Parse what a provider sent; fractions are exact where they can be amounts."""
         return json.loads(text, parse_float=Decimal) if self.provider.states_cost else json.loads(text)
@@ -236,6 +261,16 @@ def flag(body: dict[str, Any], name: str) -> bool:
     return bool(value)
 
 
+def service_tier(body: dict[str, Any]) -> str | None:
+    """The price variant that a body asks for, None if it asks for none; raises :class:`InvalidRequest`."""
+    asked = body.get("service_tier")
+    if asked is None:
+        return None
+    if not isinstance(asked, str) or asked not in _ASKED_TIERS:
+        raise InvalidRequest(f"service_tier must be one of {', '.join(_ASKED_TIERS)}", "service_tier")
+    return TIERS[asked]
+
+
 def text_bytes(value: Any, without: tuple[str, ...] = ("id", "type", "index")) -> int:
     """Bytes of all text in a piece of an answer: content, reasoning, refusals, names and arguments of tool calls."""
     if isinstance(value, str):
@@ -249,7 +284,9 @@ def text_bytes(value: Any, without: tuple[str, ...] = ("id", "type", "index")) -
 
 def dumps(chunk: dict[str, Any]) -> bytes:
     """A provider's chunk as JSON, whatever it is made of: what came in as escapes goes out as escapes."""
+    # What was read exactly goes out as the number that it was.
+    encode = partial(json.dumps, separators=(",", ":"), default=float)
     try:
-        return strict_json.dumps(chunk)
+        return encode(chunk, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
-        return json.dumps(chunk, separators=(",", ":")).encode("ascii")
+        return encode(chunk).encode("ascii")

@@ -6,5 +6,6 @@ from typing import Final
 
 from pgbudget.wire.chat import Chat
 from pgbudget.wire.dialect import Dialect
+from pgbudget.wire.responses import Responses
 
-DIALECTS: Final[tuple[Dialect, ...]] = (Chat(),)
+DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Responses())

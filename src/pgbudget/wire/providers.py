@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,20 +12,49 @@ class Provider:
     """What differs from one provider to the next.
 
     ``base_url``: where it is, unless the environment says otherwise. ``apis``: the APIs that it speaks; a call goes to no
-    route whose provider does not speak its dialect. ``cap_field``: the output limit of chat that it honours.
-    ``key_header``: the header that takes its key; ``headers``: what it wants beside it, unless the client sends its own.
-    ``states_cost``: its answers say what a call cost.
+    route whose provider does not speak its dialect. ``cap_field``: the output limit of chat that it honours (of completions
+    it is ``max_tokens`` everywhere). ``key_header``: the header that takes its key; ``headers``: what it wants beside it,
+    unless the client sends its own. ``stream_options``: takes them; who does not reports the usage of every stream anyway.
+    ``reasoning_apart``: ``completion_tokens`` leaves reasoning out. ``cost``: where in its usage stands what a call cost, and
+    ``cost_unit``: in units of so many USD.
     """
 
     base_url: str | None = None
-    apis: frozenset[str] = frozenset({"openai"})
+    apis: frozenset[str] = frozenset({"openai", "completions", "embeddings"})
     cap_field: str = "max_tokens"
     key_header: bytes = b"authorization"
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    states_cost: bool = False
+    stream_options: bool = True
+    reasoning_apart: bool = False
+    cost: tuple[str, ...] = ()
+    cost_unit: Decimal = Decimal(1)
+
+    @property
+    def states_cost(self) -> bool:
+        """Whether its answers say what a call cost."""
+        return bool(self.cost)
+
+    def stated_cost(self, usage: dict[str, Any]) -> Decimal | None:
+        """What a usage says that the call cost, in USD; None where it does not say, or says what another bill has.
+
+        ``usage`` as :meth:`Meter.parse` reads it. With a key of the account's own (``is_byok``) the provider bills only its
+        part; that a call was free is never taken from there, the price list says it.
+        """
+        amount: Any = usage
+        for name in self.cost:
+            amount = amount.get(name) if isinstance(amount, dict) else None
+        if not self.cost or usage.get("is_byok") or type(amount) not in (int, Decimal):
+            return None
+        # No amount has so many places; what has would be written out in full on its way to the database.
+        if amount <= 0 or not -20 <= Decimal(amount).adjusted() <= 20:
+            return None
+        return Decimal(amount) * self.cost_unit
 
 
-_OPENAI: Final = frozenset({"openai", "responses"})
+_OPENAI: Final = frozenset({"openai", "responses", "completions", "embeddings"})
+_CHAT: Final = frozenset({"openai"})
+_ALL: Final = _OPENAI | {"anthropic"}
+_GEMINI: Final = Provider("https://generativelanguage.googleapis.com/v1beta/openai", _CHAT | {"embeddings"})
 _PROVIDERS: Final = {
     "openai": Provider("https://api.openai.com/v1", _OPENAI, "max_completion_tokens"),
     "anthropic": Provider(
@@ -34,21 +64,35 @@ _PROVIDERS: Final = {
         headers=((b"anthropic-version", b"2023-06-01"),),
     ),
     "azure": Provider(None, _OPENAI, "max_completion_tokens", b"api-key"),
-    "groq": Provider("https://api.groq.com/openai/v1", _OPENAI, "max_completion_tokens"),
-    "deepseek": Provider("https://api.deepseek.com/v1"),
-    "mistral": Provider("https://api.mistral.ai/v1"),
-    "xai": Provider("https://api.x.ai/v1", _OPENAI, states_cost=True),
-    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai"),
-    "openrouter": Provider("https://openrouter.ai/api/v1", frozenset({"openai", "responses", "anthropic"}), states_cost=True),
-    "perplexity": Provider("https://api.perplexity.ai", states_cost=True),
-    "together": Provider("https://api.together.xyz/v1"),
-    "cerebras": Provider("https://api.cerebras.ai/v1", cap_field="max_completion_tokens"),
-    "simulator": Provider(None, frozenset({"openai", "responses", "anthropic"})),
+    "cerebras": Provider("https://api.cerebras.ai/v1", _CHAT | {"completions"}, "max_completion_tokens"),
+    "cohere": Provider("https://api.cohere.ai/compatibility/v1", _CHAT | {"embeddings"}, stream_options=False),
+    "deepseek": Provider("https://api.deepseek.com", _CHAT | {"responses"}),
+    "gemini": _GEMINI,
+    "google": _GEMINI,
+    "gpustack": Provider(),
+    "groq": Provider("https://api.groq.com/openai/v1", _CHAT | {"responses"}, "max_completion_tokens"),
+    "huggingface": Provider("https://router.huggingface.co/v1", _CHAT | {"responses"}),
+    "mistral": Provider("https://api.mistral.ai/v1", _CHAT | {"embeddings"}, stream_options=False),
+    "ollama": Provider(None, _ALL),
+    "openrouter": Provider("https://openrouter.ai/api/v1", _ALL, cost=("cost",)),
+    "perplexity": Provider("https://api.perplexity.ai", _CHAT, stream_options=False, cost=("cost", "total_cost")),
+    "snowflake": Provider(None, _CHAT | {"anthropic"}, "max_completion_tokens"),
+    "together": Provider("https://api.together.xyz/v1", _CHAT | {"completions", "embeddings"}),
+    "vllm": Provider(None, _ALL),
+    "xai": Provider(
+        "https://api.x.ai/v1",
+        _CHAT | {"responses"},
+        "max_completion_tokens",
+        reasoning_apart=True,
+        cost=("cost_in_usd_ticks",),
+        cost_unit=Decimal("1e-10"),
+    ),
+    "simulator": Provider(None, _ALL),
 }
 
 _OTHER: Final = Provider()
 
 
 def provider(name: str) -> Provider:
-    """The ways of a provider; an unknown one speaks OpenAI's chat, honours ``max_tokens`` and has no default address."""
+    """The ways of a provider; an unknown one speaks OpenAI's older APIs, honours ``max_tokens`` and has no default address."""
     return _PROVIDERS.get(name, _OTHER)
