@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -66,6 +67,13 @@ def template(server: servers.Server) -> str:
 @pytest.fixture
 def make_database(server: servers.Server, template: str) -> Iterator[Callable[[], str]]:
     """Makes databases like the template; they are dropped after the test."""
+    with databases(server, template) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def databases(server: servers.Server, template: str) -> Iterator[Callable[[], str]]:
+    """As :func:`make_database`; they are dropped at the end."""
     made: list[str] = []
 
     def make() -> str:
@@ -83,12 +91,30 @@ def make_database(server: servers.Server, template: str) -> Iterator[Callable[[]
             connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
 
+def world_of(server: servers.Server, name: str) -> World:
+    """A database that was made from the template."""
+    return World(with_database(server.dsn, name), with_database(server.dsn, name, "test_gateway", _PASSWORD))
+
+
 @pytest.fixture
 def world(server: servers.Server, make_database: Callable[[], str]) -> Iterator[World]:
     """A fresh, seeded database."""
-    name = make_database()
-    with World(with_database(server.dsn, name), with_database(server.dsn, name, "test_gateway", _PASSWORD)) as fresh:
+    with world_of(server, make_database()) as fresh:
         yield fresh
+
+
+@pytest.fixture(scope="module")
+def shared_world(server: servers.Server, template: str) -> Iterator[World]:
+    """A seeded database for a whole module, whose tests tell their calls by their keys."""
+    with databases(server, template) as make, world_of(server, make()) as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def shared_gateway(shared_world: World, _simulator: Simulator) -> Iterator[Gateway]:
+    """One gateway on the module's database."""
+    with Gateway(shared_world.gateway_dsn, _simulator.url) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

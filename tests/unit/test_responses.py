@@ -145,9 +145,7 @@ def test_a_feature_that_is_off_is_taken_out_of_the_tools() -> None:
     assert (granted.body["tools"], granted.features) == ([FUNCTION], ())
     assert request.body["tools"] == [FUNCTION, SEARCH]
     with pytest.raises(CannotTurnOff):
-        Responses().as_granted(
-            read(tools=[SEARCH], tool_choice={"type": "web_search"}), "up", {"features_off": ["web_search"]}
-        )
+        Responses().as_granted(read(tools=[SEARCH], tool_choice={"type": "web_search"}), "up", {"features_off": ["web_search"]})
 
 
 def meter_of(*events: dict[str, Any]) -> Meter:

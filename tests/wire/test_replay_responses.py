@@ -20,7 +20,7 @@ RESPONSES = [row for row in MANIFEST if row["endpoint"] == "responses"]
 #: Bodies that are settled on something else than a reported usage, and why.
 NOT_ON_USAGE = {
     "openai/responses_stream_incomplete_zero_usage.sse": "a usage of zeros though text was made: bounded by the text",
-    "openai/responses_background_queued.json": "queued: the end is known only to a later GET, see tests/proxy/test_responses.py",
+    "openai/responses_background_queued.json": "queued: only a later GET tells its end (tests/proxy/test_responses.py)",
 }
 #: Accounts of providers whose answers state their cost.
 STATED = {row["file"]: row["provider_cost_usd"] for row in RESPONSES if row["provider_cost_usd"] is not None}
@@ -47,7 +47,12 @@ def priced(world: World) -> World:
 def replay(gateway: Gateway, key: str, row: dict[str, Any], split: str) -> httpx.Response:
     tools = [{"type": "web_search"}] if "web_search" in row["file"] else ...
     request = responses_request(
-        key, {"replay": row["file"], "split": split}, model="replay", max_output_tokens=100_000, tools=tools, stream=row["stream"]
+        key,
+        {"replay": row["file"], "split": split},
+        model="replay",
+        max_output_tokens=100_000,
+        tools=tools,
+        stream=row["stream"],
     )
     return httpx.post(f"{gateway.url}/v1/responses", timeout=60, **request)
 
@@ -90,17 +95,14 @@ def test_every_responses_body_is_settled_on_its_usage(priced: World, gateway: Ga
 
 
 @pytest.mark.parametrize("name", sorted(STATED))
-def test_what_a_provider_states_that_it_cost_is_booked_beside_the_usage(
-    priced: World, simulator: Simulator, name: str
-) -> None:
+def test_what_a_provider_states_that_it_cost_is_booked_beside_the_usage(priced: World, simulator: Simulator, name: str) -> None:
     """To the provider's own account, whose ways say where the cost stands."""
     (row,) = [row for row in RESPONSES if row["file"] == name]
+    prices = json.dumps([{"kind": kind, "usd": 1} for kind in ("input", "output")])
     priced.execute(
-        "select budget.set_model(%s, 'stating', 1000000, 100000),"
-        " budget.set_route(null, 'stating', %s, 'stating'),"
-        " X,"
-        " budget.review_price(budget.add_price(%s, 'stating', '[{\"kind\": \"input\", \"usd\": 1}, {\"kind\": \"output\", \"usd\": 1}]'), 'me')",
-        row["provider"], row["provider"], row["provider"],
+        "select budget.set_model(%s, 'stating', 1000000, 100000), budget.set_route(null, 'stating', %s, 'stating'),"
+        " budget.set_account('stating', true), budget.review_price(budget.add_price(%s, 'stating', %s), 'me')",
+        row["provider"], row["provider"], row["provider"], prices,
     )  # fmt: skip
     settings = {"account_stating_url": f"{simulator.url}/v1", "account_stating_key": Simulator.KEY}
     # The header that says so is not handed on to such a provider.
