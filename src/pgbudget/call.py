@@ -425,7 +425,7 @@ def ending_of(meter: Meter, *, broken: bool) -> Ending:
         and (kinds.get("output", 1) or kinds.get("audio_out") or not meter.output_bytes)
     ):
         if meter.provider_cost_usd is not None:
-            said["provider_cost_usd"] = str(meter.provider_cost_usd)
+            said["provider_cost_usd"] = meter.provider_cost_usd
         return Ending("finished", {"usage": kinds, **said})
     if meter.failed and meter.streamed and kinds is None and meter.output_bytes == 0 and not meter.begun:
         return Ending("released", {"note": said["note"]})
