@@ -185,8 +185,8 @@ def random_call(chance: random.Random, key: Key, number: int) -> Call:
         (2, {"close_after_chunks": after}),
         (2, {"silence_after_chunks": after}),
         (1, {"end_after_chunks": after}),
-        # After an error in place of any output nothing is charged, as designed, though this provider bills the input.
-        (1, {"error_after_chunks": max(1, after)} if stream else {}),
+        # A stream with an error in place of any output is charged nothing, as designed, though this provider bills the input.
+        (1, {"error_after_chunks": max(1, after) if stream else after}),
         (5, {"no_usage": True}),
         # At once, so that hardly a kill hits it: what such a call costs beyond its hold nobody could know then.
         (2, {"ignore_cap": True, "completion_tokens": 2000, "chunk_ms": 0, "chunks": 1}),

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pgbudget.config import Config
 from pgbudget.db import Database
 from pgbudget.errors import BudgetError, Forbidden, InvalidRequest, NotFound, Unauthorized
-from pgbudget.http import dumps, read_body, usd
+from pgbudget.http import dumps, header, read_body, usd
 from pgbudget.wire import strict_json
 
 _BATCH = 500
@@ -23,8 +23,9 @@ def check_token(config: Config, request: Request) -> None:
     """Let the admin token in and nobody else."""
     if config.admin_token is None:
         raise Forbidden("/admin is closed: PGBUDGET_ADMIN_TOKEN is not set")
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(token.encode(), config.admin_token.encode()):
+    scheme, _, token = (header(request.scope["headers"], b"authorization") or "").partition(" ")
+    # Bytes as they came: a header is read as Latin-1, and a token may be UTF-8.
+    if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode("latin-1"), config.admin_token.encode()):
         raise Unauthorized("the admin token is missing or wrong: send Authorization: Bearer <token>")
 
 

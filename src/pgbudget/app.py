@@ -23,6 +23,7 @@ from pgbudget.db import Database
 from pgbudget.endpoint import CallEndpoint
 from pgbudget.errors import BudgetError, NotFound, NotMetered
 from pgbudget.http import dumps, plain, virtual_key
+from pgbudget.protocol import StrictProtocol
 from pgbudget.runs import RunsEndpoint
 from pgbudget.upkeep import Upkeep
 from pgbudget.upstream import Upstream
@@ -142,6 +143,9 @@ def serve(config: Config, host: str, port: int) -> None:
             create_app(config),
             host=host,
             port=port,
+            http=StrictProtocol,
+            ws="none",
+            proxy_headers=False,
             access_log=False,
             server_header=False,
             log_config=None,

@@ -6,6 +6,7 @@ PGBUDGET_ACCOUNT_<NAME>_URL     base URL of a provider account, up to and with /
 PGBUDGET_ACCOUNT_<NAME>_KEY     its key, or _KEY_FILE: a file that holds it
 PGBUDGET_POOL_SIZE              connections for requests (4)
 PGBUDGET_MAX_BODY_BYTES         largest request body, decoded (33554432)
+PGBUDGET_MAX_CALLS_PER_KEY      calls of one key at once, in this process (4096); 0: any number
 PGBUDGET_BODY_SECONDS           how long a body may take to arrive (30)
 PGBUDGET_CONNECT_SECONDS        to connect to a provider (10)
 PGBUDGET_FIRST_BYTE_SECONDS     until its answer begins (600)
@@ -37,7 +38,7 @@ from pgbudget.wire.providers import provider
 
 log = logging.getLogger("pgbudget.config")
 
-_WHOLE = ("pool_size", "max_body_bytes", "upstream_retries", "breaker_failures")
+_WHOLE = ("pool_size", "max_body_bytes", "max_calls_per_key", "upstream_retries", "breaker_failures")
 
 
 class ConfigError(Exception):
@@ -62,6 +63,7 @@ class Config:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     pool_size: int = 4
     max_body_bytes: int = 32 << 20
+    max_calls_per_key: int = 4096
     body_seconds: float = 30
     connect_seconds: float = 10
     first_byte_seconds: float = 600
@@ -84,9 +86,9 @@ class Config:
             raise ConfigError("PGBUDGET_DSN is not set: the gateway needs its database")
         numbers: dict[str, float] = {}
         for name in (
-            "pool_size", "max_body_bytes", "body_seconds", "connect_seconds", "first_byte_seconds", "idle_seconds",
-            "total_seconds", "upstream_retries", "breaker_failures", "breaker_seconds", "drain_seconds", "shutdown_seconds",
-            "reconcile_seconds", "background_seconds",
+            "pool_size", "max_body_bytes", "max_calls_per_key", "body_seconds", "connect_seconds", "first_byte_seconds",
+            "idle_seconds", "total_seconds", "upstream_retries", "breaker_failures", "breaker_seconds", "drain_seconds",
+            "shutdown_seconds", "reconcile_seconds", "background_seconds",
         ):  # fmt: skip
             text = env.get(f"PGBUDGET_{name.upper()}")
             if text is None:

@@ -16,6 +16,7 @@ from pgbudget.db import Database, ReserveResult, as_client_error, was_lost
 from pgbudget.errors import WITH_AMOUNTS, AlreadyCalled, EnforcementUnavailable, Refused
 from pgbudget.heartbeats import Heartbeats
 from pgbudget.http import usd
+from pgbudget.key_limits import KeyLimits
 from pgbudget.refusals import Refusals
 from pgbudget.settlements import Settlements
 from pgbudget.upstream import Upstream
@@ -26,6 +27,7 @@ class DataPlane:
 
     def __init__(self, config: Config, database: Database, background: Database, upstream: Upstream) -> None:
         self.config = config
+        self.key_limits = KeyLimits(config.max_calls_per_key)
         self.upstream = upstream
         self._database = database
         self._tasks: set[asyncio.Task[None]] = set()

@@ -31,8 +31,10 @@ class CallEndpoint:
         headers: Headers = scope["headers"]
         call: Call | None = None
         try:
-            call = await self._admit(headers, receive)
-            await call.run(receive, send)
+            key = virtual_key(headers)
+            with self._plane.key_limits.call(key):
+                call = await self._admit(key, headers, receive)
+                await call.run(receive, send)
         except ClientGone:
             log.info("client left before its request was read")
         except BudgetError as error:
@@ -40,9 +42,8 @@ class CallEndpoint:
             own = call.own_headers() if call else []
             await respond(send, error.status, self._dialect.error(error), [*error.headers(), *own])
 
-    async def _admit(self, headers: Headers, receive: Receive) -> Call:
+    async def _admit(self, key: str, headers: Headers, receive: Receive) -> Call:
         config = self._plane.config
-        key = virtual_key(headers)
         idempotency_key = header(headers, b"idempotency-key")
         if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
             raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")

@@ -6,7 +6,8 @@ BudgetError                     code, HTTP status, whether a retry can help
 +-- Refused                     the database said no: code, numbers and sentence are its own
 +-- EnforcementUnavailable      503, nothing was held and nothing was sent
 +-- UpstreamFailed              502 or 504, the provider could not be reached or broke
-+-- PayloadTooLarge, UnsupportedMediaType, NotMetered, RequestTimeout, AlreadyCalled, Conflict
++-- TooManyCalls                429, as many calls of the key run as may
++-- PayloadTooLarge, HeadTooLarge, UnsupportedMediaType, NotMetered, RequestTimeout, AlreadyCalled, Conflict
 """
 
 from __future__ import annotations
@@ -140,6 +141,18 @@ class PayloadTooLarge(BudgetError):
     """The body is larger than the gateway takes."""
 
     status, code = 413, "payload_too_large"
+
+
+class TooManyCalls(BudgetError):
+    """As many calls of the key run in this process as may."""
+
+    status, code = 429, "too_many_calls"
+
+
+class HeadTooLarge(BudgetError):
+    """The URL and the headers are more than the gateway takes."""
+
+    status, code = 431, "headers_too_large"
 
 
 class UnsupportedMediaType(BudgetError):

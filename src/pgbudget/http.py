@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import zlib
 from decimal import Decimal
 from typing import Any
 
 from starlette.types import Message, Receive, Send
 
 from pgbudget.errors import (
-    BudgetError,
     InvalidRequest,
     PayloadTooLarge,
     RequestTimeout,
@@ -20,6 +18,7 @@ from pgbudget.errors import (
     UnsupportedMediaType,
 )
 from pgbudget.wire import strict_json
+from pgbudget.wire.content_coding import CODINGS, TooLarge, Undecodable, decode
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -76,11 +75,6 @@ async def respond(send: Send, status: int, body: Any, headers: Headers | None = 
     await send({"type": "http.response.body", "body": content})
 
 
-async def respond_error(send: Send, error: BudgetError, headers: Headers | None = None) -> None:
-    """Send an error in the OpenAI shape."""
-    await respond(send, error.status, error.body(), [*error.headers(), *(headers or [])])
-
-
 def header(headers: Headers, name: bytes) -> str | None:
     """The value of a header that may stand once; raises :class:`InvalidRequest` when it stands more often."""
     found = [value for key, value in headers if key == name]
@@ -112,15 +106,13 @@ def virtual_key(headers: Headers) -> str:
 
 async def read_body(headers: Headers, receive: Receive, limit: int, seconds: float) -> bytes:
     """The decoded body of a JSON request; raises a :class:`BudgetError` or :class:`ClientGone`."""
-    media = (header(headers, b"content-type") or "").partition(";")[0].strip().lower()
-    if media != "application/json":
-        raise UnsupportedMediaType("the body must be JSON: send content-type: application/json", "content-type")
-    encoding = (header(headers, b"content-encoding") or "identity").strip().lower()
-    if encoding not in ("identity", "gzip", "deflate"):
-        raise UnsupportedMediaType("content-encoding must be gzip, deflate or absent", "content-encoding")
+    _check_media(header(headers, b"content-type") or "")
+    coding = (header(headers, b"content-encoding") or "identity").strip().lower()
+    if coding != "identity" and coding not in CODINGS:
+        raise UnsupportedMediaType("content-encoding must be one of gzip, deflate, br and zstd, or absent", "content-encoding")
     length = header(headers, b"content-length")
     too_large = PayloadTooLarge(f"the body is larger than {limit} bytes")
-    if length is not None and length.isdigit() and int(length) > limit:
+    if length is not None and length.isascii() and length.isdigit() and int(length) > limit:
         raise too_large
     parts: list[bytes] = []
     size = 0
@@ -140,15 +132,22 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
     except TimeoutError:
         raise RequestTimeout(f"the body did not arrive within {seconds:g} seconds") from None
     body = b"".join(parts)
-    if encoding == "identity":
+    if coding == "identity":
         return body
-    decoder = zlib.decompressobj(zlib.MAX_WBITS | (32 if encoding == "gzip" else 0))
     try:
-        decoded = decoder.decompress(body, limit + 1)
-    except zlib.error:
-        raise InvalidRequest(f"the body is not valid {encoding}") from None
-    if len(decoded) > limit:
-        raise too_large
-    if not decoder.eof:
-        raise InvalidRequest(f"the body is not complete {encoding}")
-    return decoded
+        # A small body may be a large one: streams must not wait for it. The decoders let go of the interpreter's lock.
+        return await asyncio.to_thread(decode, coding, body, limit)
+    except TooLarge:
+        raise PayloadTooLarge(f"the body is larger than {limit} bytes when it is decoded") from None
+    except Undecodable as error:
+        raise InvalidRequest(f"the body is not {coding} as content-encoding says: it {error}", "content-encoding") from None
+
+
+def _check_media(content_type: str) -> None:
+    media, *parameters = content_type.lower().split(";")
+    if media.strip() != "application/json":
+        raise UnsupportedMediaType("the body must be JSON: send content-type: application/json", "content-type")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "charset" and value.strip().strip('"') not in ("utf-8", "utf8"):
+            raise UnsupportedMediaType("the body must be in UTF-8, and content-type names another charset", "content-type")

@@ -734,7 +734,7 @@ def test_sec_03_bodies_that_hurt_are_refused_before_anything_is_held(
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request"), body[:60]
     for body in (b"", b" \n"):
         message = httpx.post(url, content=body, headers=headers).json()["error"]["message"]
-        assert message == 'the body is empty: send a JSON object with "model" and "messages"'
+        assert message == "the body is empty: send a JSON object"
     assert httpx.post(url, content=b"{}", headers={**headers, "content-type": "text/plain"}).status_code == 415
     bomb = gzip.compress(b" " * (64 << 20))
     assert httpx.post(url, content=bomb, headers={**headers, "content-encoding": "gzip"}).status_code == 413

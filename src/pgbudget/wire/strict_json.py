@@ -8,38 +8,48 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import Any
+from itertools import accumulate, islice
+from typing import Any, NoReturn
 
 MAX_DEPTH = 128
+#: Of arrays, objects and what is in them: a body of millions would keep all streams waiting while it is read.
+MAX_VALUES = 1_000_000
+# A refusal says where, unless that is so far in that the search for it would keep them waiting.
+_MAX_TOKENS = 1 << 18
 
 # One pass whatever comes: a string without an end goes to the end, and nothing is tried twice.
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_STRING = r'"(?:[^"\\]++|\\.|\\\Z)*+(?:"|\Z)'
+_TOKEN = re.compile(rf"({_STRING})(\s*+:)?|[\[\]{{}}]|[^\s,\[\]{{}}]++", re.DOTALL)
+_STRINGS = re.compile(_STRING.encode(), re.DOTALL)
+_NO_MARKS = bytes(set(range(256)) - set(b"[]{},"))
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+# To the first half of a surrogate pair that stands alone. What is written without a backslash cannot be one: UTF-8 has none.
+_PAIRED = re.compile(r"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+")
 
 
 class InvalidJSON(ValueError):
     """The text is not JSON, or not the JSON that is accepted; the message says what and where."""
 
 
+class _Refused(ValueError):
+    """Something that JSON has and that is not accepted; where it stands, the decoder does not tell."""
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise InvalidJSON(f"the key {json.dumps(key)[:80]} stands twice in one object")
-            seen.add(key)
+        raise _Refused
     return found
 
 
-def _constant(name: str) -> Any:
-    raise InvalidJSON(f"{name} is not JSON")
+def _constant(name: str) -> NoReturn:
+    raise _Refused(f"{name} is not JSON")
 
 
 def _float(text: str) -> float:
     value = float(text)
     if value in (_INFINITY, -_INFINITY):
-        raise InvalidJSON(f"the number {text[:40]} is out of range")
+        raise _Refused(f"the number {text[:40]} is out of range")
     return value
 
 
@@ -48,7 +58,7 @@ def _decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
     except ArithmeticError:
-        raise InvalidJSON(f"the number {text[:40]} is out of range") from None
+        raise _Refused(f"the number {text[:40]} is out of range") from None
 
 
 _INFINITY = float("inf")
@@ -61,24 +71,23 @@ def loads(body: bytes, *, exact: bool = False) -> Any:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidJSON(f"the body is not UTF-8 (byte {error.start})") from None
+        before = body[: error.start].decode("utf-8")
+        raise InvalidJSON(f"the body is not UTF-8 at {_place(before, len(before))} (byte {error.start})") from None
     if not text.strip():
         raise InvalidJSON("the body is empty, and a JSON object was expected")
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        _check_depth(text)
+    marks = _marks(body)
+    if len(marks) - marks.count(b"]") - marks.count(b"}") > MAX_VALUES:
+        raise InvalidJSON(f"the body has more than {MAX_VALUES} values")
+    decoder = _EXACT if exact else _DECODER
     try:
-        value = (_EXACT if exact else _DECODER).decode(text)
+        value = decoder.decode(text)
     except json.JSONDecodeError as error:
         what = error.msg[:1].lower() + error.msg[1:]
-        raise InvalidJSON(f"the body is not JSON: {what} at line {error.lineno}, column {error.colno}") from None
-    except RecursionError:
-        raise InvalidJSON(f"the body is nested more than {MAX_DEPTH} levels deep") from None
-    except ValueError as error:
-        if isinstance(error, InvalidJSON):
-            raise
-        raise InvalidJSON("a number has too many digits") from None
-    if "\\ud" in text or "\\uD" in text:
-        _check_surrogates(value)
+        raise InvalidJSON(f"the body is not JSON: {what} at {_place(text, error.pos)}") from None
+    except (ValueError, RecursionError):
+        raise _refusal(text, decoder) from None
+    if _is_deep(marks) or _has_lone_surrogate(text):
+        raise _refusal(text, decoder)
     return value
 
 
@@ -87,25 +96,57 @@ def dumps(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        if token[0][0] == '"':
-            continue
-        depth += 1 if token[0] in "[{" else -1
-        if depth > MAX_DEPTH:
-            raise InvalidJSON(f"the body is nested more than {MAX_DEPTH} levels deep")
+def _marks(body: bytes) -> bytes:
+    """The brackets and commas outside of strings; nothing when there are too few for any limit."""
+    opened = body.count(b"[") + body.count(b"{")
+    if opened <= MAX_DEPTH and opened + body.count(b",") <= MAX_VALUES:
+        return b""
+    return _STRINGS.sub(b"", body).translate(None, _NO_MARKS)
 
 
-def _check_surrogates(value: Any) -> None:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            if _LONE_SURROGATE.search(item):
-                raise InvalidJSON("a string has half of a surrogate pair")
-        elif isinstance(item, dict):
-            stack += item.keys()
-            stack += item.values()
-        elif isinstance(item, list):
-            stack += item
+def _is_deep(marks: bytes) -> bool:
+    return max(accumulate(map(_STEP.__getitem__, marks.replace(b",", b""))), default=0) > MAX_DEPTH
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    return ("\\ud" in text or "\\uD" in text) and _PAIRED.match(text).end() < len(text)  # type: ignore[union-attr]
+
+
+def _place(text: str, position: int) -> str:
+    return f"line {text.count(chr(10), 0, position) + 1}, column {position - text.rfind(chr(10), 0, position)}"
+
+
+def _refusal(text: str, decoder: json.JSONDecoder) -> InvalidJSON:
+    """The first thing in a text that is not accepted: one is known to be there, and up to it the text is JSON."""
+    place = 0
+    # The keys seen in each object that is open; None for an array.
+    open_: list[set[str] | None] = []
+    try:
+        for token in islice(_TOKEN.finditer(text), _MAX_TOKENS):
+            place = token.start()
+            string, colon = token.groups()
+            if string is not None:
+                if _has_lone_surrogate(string):
+                    place += _PAIRED.match(string).end()  # type: ignore[union-attr]
+                    raise _Refused("a string has half of a surrogate pair")
+                if colon and open_ and (keys := open_[-1]) is not None:
+                    key = json.loads(string, strict=False)
+                    if key in keys:
+                        raise _Refused(f"the key {json.dumps(key)[:80]} stands twice in one object")
+                    keys.add(key)
+            elif token[0] in "[{":
+                if len(open_) == MAX_DEPTH:
+                    raise _Refused(f"the body is nested more than {MAX_DEPTH} levels deep")
+                open_.append(set() if token[0] == "{" else None)
+            elif token[0] in "]}":
+                open_.pop()
+            else:
+                decoder.decode(token[0])
+    except _Refused as error:
+        return InvalidJSON(f"{error} at {_place(text, place)}")
+    except ValueError:
+        return InvalidJSON(f"a number has too many digits at {_place(text, place)}")
+    return InvalidJSON(
+        f"the body has a key twice, NaN or Infinity, half of a surrogate pair, a number out of range or more than {MAX_DEPTH} "
+        "levels, too far in to say where"
+    )

@@ -1,0 +1,112 @@
+"""A connection that sends no request is closed; one that is at it gets its time anew with each request."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from pgbudget.embedded import free_port
+from pgbudget.http import respond
+from pgbudget.protocol import StrictProtocol
+from tests.support.processes import wait_until
+
+HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n"
+
+
+class Hasty(StrictProtocol):
+    head_seconds = 0.5
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/stream":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"first", "more_body": True})
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        await respond(send, 200, {})
+
+    number = free_port()
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=number, http=Hasty, lifespan="off", log_config=None, access_log=False, server_header=False)
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait_until(lambda: server.started)
+    yield number
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture
+def client(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connected:
+        yield connected
+
+
+def until_closed(client: socket.socket) -> bytes:
+    return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+def test_a_connection_that_says_nothing_is_closed_without_a_word(client: socket.socket) -> None:
+    assert until_closed(client) == b""
+
+
+@pytest.mark.parametrize("head", [b"G", b"GET / HT", HEAD, HEAD + b"x: y"])
+def test_headers_that_do_not_end_are_timed_out(client: socket.socket, head: bytes) -> None:
+    client.sendall(head)
+    answer = until_closed(client)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"request_timeout"' in answer
+    assert b"connection: close" in answer
+
+
+def test_headers_that_drip_get_no_more_time(client: socket.socket) -> None:
+    client.settimeout(0.05)
+    answer = b""
+    client.sendall(HEAD)
+    for _ in range(200):
+        try:
+            client.sendall(b"x: y\r\n")
+            answer = client.recv(1 << 16)
+            break
+        except TimeoutError:
+            continue
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_each_request_has_its_time(client: socket.socket) -> None:
+    client.sendall(HEAD + b"\r\n")
+    assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    client.sendall(HEAD)
+    assert client.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_answer_that_runs_is_not_written_into(client: socket.socket) -> None:
+    client.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+    answer = client.recv(1 << 16)
+    client.sendall(b"nonsense\r\n\r\n")
+    answer += until_closed(client)
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"first" in answer
+    assert b"error" not in answer
+
+
+def test_requests_in_one_piece_are_answered_in_turn(client: socket.socket) -> None:
+    # The end of a large body and the beginning of the next request may come together.
+    large = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n" + b"y" * 200_000
+    client.sendall(large + HEAD)
+    client.sendall(b"\r\n")
+    answer = b""
+    while answer.count(b"HTTP/1.1 200 ") < 2:
+        piece = client.recv(1 << 16)
+        assert piece, answer
+        answer += piece
