@@ -33,4 +33,5 @@ begin
 end
 $$;
 revoke all on function budget_internal.purge_windows(integer) from public;
-comment on function budget_internal.purge_windows(integer) is 'Delete old refusal counts, rate windows and ids of answers; returns the largest number.';
+comment on function budget_internal.purge_windows(integer) is
+  'Delete old refusal counts, rate windows and ids of answers; returns the largest number.';

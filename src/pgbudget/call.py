@@ -414,7 +414,7 @@ class Call:
 def ending_of(meter: Meter, *, broken: bool) -> Ending:
     """How a call that reached its provider has ended, by what the meter saw."""
     kinds = meter.kinds()
-    said = {
+    said: dict[str, Any] = {
         "note": dict(meter.note),
         **({"service_tier": meter.service_tier} if meter.service_tier else {}),
     }

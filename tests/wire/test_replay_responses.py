@@ -104,7 +104,7 @@ def test_what_a_provider_states_that_it_cost_is_booked_beside_the_usage(priced: 
         " budget.set_account('stating', true), budget.review_price(budget.add_price(%s, 'stating', %s), 'me')",
         row["provider"], row["provider"], row["provider"], prices,
     )  # fmt: skip
-    settings = {"account_stating_url": f"{simulator.url}/v1", "account_stating_key": Simulator.KEY}
+    settings: dict[str, Any] = {"account_stating_url": f"{simulator.url}/v1", "account_stating_key": Simulator.KEY}
     # The header that says so is not handed on to such a provider.
     simulator.defaults(replay=name)
     with Gateway(priced.gateway_dsn, simulator.url, **settings) as gateway:
