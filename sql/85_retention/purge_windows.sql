@@ -1,5 +1,5 @@
--- budget_internal.purge_windows: counted refusals past their time, and rate windows of a day ago, a bounded number. Of a window that
--- somebody has locked the next run takes care.
+-- budget_internal.purge_windows: counted refusals past their time, rate windows of a day ago, and ids of answers in the background,
+-- a bounded number. Of a window that somebody has locked the next run takes care.
 create or replace function budget_internal.purge_windows(p_limit integer) returns bigint
 language plpgsql volatile
 as $$
@@ -7,6 +7,7 @@ declare
   v_now constant timestamptz := budget_internal.clock();
   v_refusals bigint;
   v_windows bigint;
+  v_answers bigint;
 begin
   delete from budget_internal.refusal_minutes m
   where m.ctid = any (array(
@@ -23,8 +24,14 @@ begin
     select r.ctid from budget_internal.rate_windows r where r.minute_at < v_now - interval '1 day' limit p_limit for update skip locked
   ));
   get diagnostics v_windows = row_count;
-  return greatest(v_refusals, v_windows);
+  delete from budget_internal.background_answers a
+  where a.ctid = any (array(
+    select k.ctid from budget_internal.background_answers k where k.kept_at < v_now - interval '30 days' limit p_limit
+  ));
+  get diagnostics v_answers = row_count;
+  return greatest(v_refusals, v_windows, v_answers);
 end
 $$;
 revoke all on function budget_internal.purge_windows(integer) from public;
-comment on function budget_internal.purge_windows(integer) is 'Delete old refusal counts and rate windows; returns the larger number.';
+comment on function budget_internal.purge_windows(integer) is
+  'Delete old refusal counts, rate windows and ids of answers; returns the largest number.';

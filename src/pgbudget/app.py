@@ -16,6 +16,7 @@ from pgbudget.admin import ReconcileEndpoint
 from pgbudget.alerts.admin import AlertsEndpoint
 from pgbudget.alerts.settings import AlertSettings
 from pgbudget.alerts.worker import AlertWorker
+from pgbudget.answers import AnswersEndpoint
 from pgbudget.config import Config
 from pgbudget.data_plane import DataPlane
 from pgbudget.db import Database
@@ -28,6 +29,7 @@ from pgbudget.upkeep import Upkeep
 from pgbudget.upstream import Upstream
 from pgbudget.wire.dialects import DIALECTS
 from pgbudget.wire.messages import error_body as anthropic_error
+from pgbudget.wire.responses import Responses
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -102,7 +104,7 @@ def create_app(config: Config) -> Starlette:
         raise NotMetered(
             f"{request.method} {request.url.path} is not metered by this gateway, so it is not passed on. "
             f"It serves POST {', '.join(f'/v1{dialect.path}' for dialect in DIALECTS)} and /v1/budget/runs, GET /v1/models and "
-            "/v1/budget"
+            "/v1/budget, and GET, DELETE and cancel of answers that were made in the background"
         )
 
     async def unknown(request: Request) -> Response:
@@ -113,6 +115,7 @@ def create_app(config: Config) -> Starlette:
     app = Starlette(
         routes=[
             *(Route(f"/v1{dialect.path}", CallEndpoint(plane, dialect), methods=["POST"]) for dialect in DIALECTS),
+            *_answers(plane, database),
             Route("/v1/models", _guarded(models), methods=["GET"]),
             Route("/v1/budget", _guarded(budget), methods=["GET"]),
             Route("/v1/budget/runs", _guarded(runs.start), methods=["POST"]),
@@ -155,6 +158,18 @@ def serve(config: Config, host: str, port: int) -> None:
         )
     )
     server.run()
+
+
+def _answers(plane: DataPlane, database: Database) -> list[Route]:
+    """What is made in the background by :class:`Responses` can be looked at, cancelled and deleted."""
+    dialect = next(dialect for dialect in DIALECTS if isinstance(dialect, Responses))
+    answers = AnswersEndpoint(plane, database, dialect)
+    one = f"/v1{dialect.path}/{{answer_id}}"
+    return [
+        Route(one, _guarded(answers.show), methods=["GET"]),
+        Route(one, _guarded(answers.delete), methods=["DELETE"]),
+        Route(f"{one}/cancel", _guarded(answers.cancel), methods=["POST"]),
+    ]
 
 
 def _guarded(handler: Handler) -> Handler:

@@ -7,6 +7,7 @@ report is queued without an await, so cancellation cannot come between.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import random
@@ -16,6 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
+import psycopg
+from psycopg_pool import PoolTimeout
 from starlette.types import Receive, Send
 
 from pgbudget.config import Account, account_prefix
@@ -24,7 +27,7 @@ from pgbudget.db import ReserveResult, SettleResult
 from pgbudget.errors import SOURCE, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
 from pgbudget.http import Headers, usd
 from pgbudget.upstream import Broken, NotSent, returned_headers
-from pgbudget.wire.dialect import CannotTurnOff, Dialect, ModelRequest
+from pgbudget.wire.dialect import CannotTurnOff, Dialect, Meter, ModelRequest
 from pgbudget.wire.providers import Provider, provider
 
 log = logging.getLogger("pgbudget.calls")
@@ -33,6 +36,10 @@ _MAX_ANSWER = 256 << 20
 _SIMULATOR = "simulator"
 #: How long an answer waits for its own settlement, where the caller asked for it.
 _COST_SECONDS = 5
+#: How long an answer in the background waits until all gateways know of it.
+_KEPT_SECONDS = 5
+#: How often it is looked at, at the least.
+_LOOK_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,9 @@ class Call:
         self._pending: Ending | None = None
         #: Whether usage is asked for in words that are the gateway's own, and not every provider's.
         self._asks_usage = False
+        self._route: dict[str, str] = {}
+        #: Whether the answer is made in the background, and its end is waited for apart from the request.
+        self._followed = False
         self._client_gone = False
         self._response_started = False
         self.reservation_id = str(grant.reservation_id)
@@ -199,6 +209,7 @@ class Call:
                 UpstreamFailed(f"the provider account {route['account']} has no URL or key in the gateway's environment"),
             )
         ways = provider(route["provider"])
+        self._route = route
         self._request = self._as_granted(asked, route["upstream_model"])
         self._meter = self._dialect.meter(self._request, ways)
         body = self._rewritten(ways, route)
@@ -295,8 +306,10 @@ class Call:
             self._conclude(broken=True)
             raise UpstreamFailed("the provider broke the connection in the middle of its answer") from None
         body = b"".join(parts)
-        if accepted:
-            if not self._meter.whole(body):
+        if accepted and not self._meter.whole(body):
+            if self._meter.goes_on is not None:
+                await self._follow(self._meter.goes_on)
+            else:
                 self._end(Ending("unknown", {"note": {"reason": "answer not readable"}}))
         elif response.status_code in (400, 422) and b"stream_options" in body and self._asks_usage:
             raise UsageNotAsked
@@ -342,33 +355,57 @@ class Call:
 
     def _conclude(self, *, broken: bool) -> None:
         """Report the end of the call by what the meter saw; the first report counts."""
-        if self._report is None:
+        if self._report is None and not self._followed:
             self._end(self._pending or self._ending(broken=broken))
+
+    async def _follow(self, answer_id: str) -> None:
+        """The answer is made in the background: from here on its end is waited for, whether or not the client stays."""
+        kept = asyncio.Event()
+        self._followed = True
+        self._outcome = "background"
+        self._plane.spawn(self._until_ended(answer_id, kept))
+        # Who is told of the answer may ask for it.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(kept.wait(), _KEPT_SECONDS)
+
+    async def _until_ended(self, answer_id: str, kept: asyncio.Event) -> None:
+        """Look at an answer in the background until it has ended, and report it.
+
+        Cancelled when the gateway stops: the hold then goes stale and is charged, and a later look at the answer corrects it.
+        """
+        config = self._plane.config
+        deadline = time.monotonic() + config.background_seconds
+        wait = 0.25
+        while time.monotonic() < deadline:
+            if not kept.is_set():
+                try:
+                    await self._plane.keep_answer(self.reservation_id, answer_id, self._route)
+                    kept.set()
+                except (psycopg.Error, PoolTimeout) as error:
+                    log.warning("call %s: its answer is not kept yet (%s)", self.reservation_id, type(error).__name__)
+            await asyncio.sleep(wait)
+            wait = min(wait * 1.5, _LOOK_SECONDS)
+            try:
+                status, body = await look(self._plane, "GET", self._route, self._dialect, answer_id)
+            except UpstreamFailed:
+                continue
+            meter = self._dialect.meter(self._request, provider(self._route["provider"]))
+            if status == 404:
+                self._end(Ending("unknown", {"note": {"reason": "answer deleted before its end"}}))
+                return
+            if 200 <= status < 300 and not meter.whole(body) and meter.goes_on is not None:
+                continue
+            if 200 <= status < 300:
+                self._meter = meter
+                self._end(self._ending(broken=not meter.finished))
+                return
+        self._end(Ending("unknown", {"note": {"reason": "no end of an answer in the background"}}))
 
     def _ending(self, *, broken: bool) -> Ending:
         """How the attempt that runs has ended, by what the meter saw."""
-        meter = self._meter
         if not self._sent:
-            return Ending("unsent", {"note": dict(meter.note)})
-        kinds = meter.kinds()
-        said: dict[str, Any] = {
-            "note": dict(meter.note),
-            **({"service_tier": meter.service_tier} if meter.service_tier else {}),
-        }
-        if (
-            kinds is not None
-            and meter.finished
-            and not meter.failed
-            and (kinds.get("output", 1) or kinds.get("audio_out") or kinds.get("image_out") or not meter.output_bytes)
-        ):
-            if meter.provider_cost_usd is not None:
-                said["provider_cost_usd"] = meter.provider_cost_usd
-            return Ending("finished", {"usage": kinds, **said})
-        if meter.failed and meter.streamed and kinds is None and meter.output_bytes == 0:
-            return Ending("released", {"note": said["note"]})
-        if kinds is not None or meter.output_bytes or (not broken and meter.finished):
-            return Ending("estimated", {"usage": meter.bound(), "usage_seen": kinds, **said})
-        return Ending("unknown", said)
+            return Ending("unsent", {"note": dict(self._meter.note)})
+        return ending_of(self._meter, broken=broken)
 
     def _end(self, ending: Ending) -> None:
         if self._report is not None:
@@ -396,6 +433,54 @@ class Call:
         except TimeoutError:
             return "pending"
         return "pending" if result.charged_nano_usd is None else f"{usd(result.charged_nano_usd):f}"
+
+
+def ending_of(meter: Meter, *, broken: bool) -> Ending:
+    """How a call that reached its provider has ended, by what the meter saw."""
+    kinds = meter.kinds()
+    said: dict[str, Any] = {
+        "note": dict(meter.note),
+        **({"service_tier": meter.service_tier} if meter.service_tier else {}),
+    }
+    if (
+        kinds is not None
+        and meter.finished
+        and not meter.failed
+        and (kinds.get("output", 1) or kinds.get("audio_out") or kinds.get("image_out") or not meter.output_bytes)
+    ):
+        if meter.provider_cost_usd is not None:
+            said["provider_cost_usd"] = meter.provider_cost_usd
+        return Ending("finished", {"usage": kinds, **said})
+    if meter.failed and meter.streamed and kinds is None and meter.output_bytes == 0 and not meter.begun:
+        return Ending("released", {"note": said["note"]})
+    if kinds is not None or meter.output_bytes or (not broken and meter.finished):
+        return Ending("estimated", {"usage": meter.bound(), "usage_seen": kinds, **said})
+    return Ending("unknown", said)
+
+
+async def look(
+    plane: DataPlane, method: str, route: dict[str, str], dialect: Dialect, answer_id: str, rest: str = ""
+) -> tuple[int, bytes]:
+    """Ask a provider about an answer in the background; returns status and body. Raises :class:`UpstreamFailed`."""
+    ways = provider(route["provider"])
+    account = plane.config.account(route["account"], route["provider"])
+    if account is None:
+        raise UpstreamFailed(f"the provider account {route['account']} has no URL or key in the gateway's environment")
+    try:
+        response = await plane.upstream.send(method, account, ways, f"{dialect.path}/{answer_id}{rest}")
+    except (NotSent, Broken) as error:
+        raise UpstreamFailed(str(error)) from None
+    try:
+        body = b""
+        async for chunk in _chunks(response, plane.config.idle_seconds):
+            body += chunk
+            if len(body) > _MAX_ANSWER:
+                raise UpstreamFailed("the provider's answer is too large")
+    except (httpx.HTTPError, httpx.StreamError):
+        raise UpstreamFailed("the provider broke the connection in the middle of its answer") from None
+    finally:
+        await response.aclose()
+    return response.status_code, body
 
 
 def _elsewhere(status: int) -> bool:

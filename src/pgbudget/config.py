@@ -16,6 +16,9 @@ PGBUDGET_UPSTREAM_RETRIES       how often a route is tried again when nothing ca
 PGBUDGET_BREAKER_FAILURES       after so many failures in a row a provider is left alone (20; 0: never)
 PGBUDGET_BREAKER_SECONDS        for so long (15)
 PGBUDGET_DRAIN_SECONDS          how long a stream is read on after its client left, for its real usage (5)
+PGBUDGET_UNBOUNDED_INPUT        input of which the request does not say how large it becomes (stored conversations, files,
+                                searches): hold the context window for it (hold), or refuse it (refuse)
+PGBUDGET_BACKGROUND_SECONDS     how long an answer in the background is waited for (14400)
 PGBUDGET_SHUTDOWN_SECONDS       how long running calls may go on after SIGTERM (25)
 PGBUDGET_RECONCILE_SECONDS      how often the schedule is looked at, unless pg_cron has it; 0: never (15)
 
@@ -70,6 +73,8 @@ class Config:
     breaker_failures: int = 20
     breaker_seconds: float = 15
     drain_seconds: float = 5
+    unbounded_input: str = "hold"
+    background_seconds: float = 14400
     shutdown_seconds: float = 25
     reconcile_seconds: float = 15
 
@@ -83,7 +88,7 @@ class Config:
         for name in (
             "pool_size", "max_body_bytes", "max_calls_per_key", "body_seconds", "connect_seconds", "first_byte_seconds",
             "idle_seconds", "total_seconds", "upstream_retries", "breaker_failures", "breaker_seconds", "drain_seconds",
-            "shutdown_seconds", "reconcile_seconds",
+            "shutdown_seconds", "reconcile_seconds", "background_seconds",
         ):  # fmt: skip
             text = env.get(f"PGBUDGET_{name.upper()}")
             if text is None:
@@ -91,7 +96,11 @@ class Config:
             if not re.fullmatch(r"\d{1,9}(\.\d{1,3})?", text):
                 raise ConfigError(f"PGBUDGET_{name.upper()} must be a number, not {text!r}")
             numbers[name] = int(text) if name in _WHOLE else float(text)
+        unbounded = env.get("PGBUDGET_UNBOUNDED_INPUT", "hold")
+        if unbounded not in ("hold", "refuse"):
+            raise ConfigError(f"PGBUDGET_UNBOUNDED_INPUT must be hold or refuse, not {unbounded!r}")
         return cls(
+            unbounded_input=unbounded,
             dsn=env["PGBUDGET_DSN"],
             admin_token=env.get("PGBUDGET_ADMIN_TOKEN") or None,
             environment=env,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from typing import Any
 
 import psycopg
@@ -71,11 +72,24 @@ class DataPlane:
         except (psycopg.Error, PoolTimeout) as error:
             raise as_client_error(error) from error
 
-    def _give_back(self, request: dict[str, Any]) -> None:
-        """The hold may have been taken before the connection was lost, for a call that is never made."""
-        task = asyncio.create_task(self._ask_and_release(request))
+    async def keep_answer(self, reservation_id: str, answer_id: str, route: dict[str, str]) -> None:
+        """Remember whose an answer in the background is, and where it is made, for all gateways.
+
+        Raises :class:`psycopg.Error` or :class:`PoolTimeout`.
+        """
+        await self._database.fetch(
+            "select budget.keep_answer(%s::uuid, %s, %s, %s)", reservation_id, answer_id, route["provider"], route["account"]
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that no request waits for."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _give_back(self, request: dict[str, Any]) -> None:
+        """The hold may have been taken before the connection was lost, for a call that is never made."""
+        self.spawn(self._ask_and_release(request))
 
     async def _ask_and_release(self, request: dict[str, Any]) -> None:
         wait = 0.5

@@ -56,6 +56,12 @@ class CallEndpoint:
         except strict_json.InvalidJSON as error:
             raise InvalidRequest(str(error)) from None
         request = self._dialect.read(parsed)
+        if request.unbounded is not None and config.unbounded_input == "refuse":
+            raise InvalidRequest(
+                f"{request.unbounded} is not accepted here: how large it makes the input, and so what the call costs, is not "
+                "known beforehand; put the input itself into the request",
+                request.unbounded,
+            )
         holder = uuid.uuid4().hex
         grant = await self._plane.reserve(
             {

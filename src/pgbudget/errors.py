@@ -7,7 +7,7 @@ BudgetError                     code, HTTP status, whether a retry can help
 +-- EnforcementUnavailable      503, nothing was held and nothing was sent
 +-- UpstreamFailed              502 or 504, the provider could not be reached or broke
 +-- TooManyCalls                429, as many calls of the key run as may
-+-- PayloadTooLarge, HeadTooLarge, UnsupportedMediaType, NotMetered, RequestTimeout, AlreadyCalled
++-- PayloadTooLarge, HeadTooLarge, UnsupportedMediaType, NotMetered, RequestTimeout, AlreadyCalled, Conflict
 """
 
 from __future__ import annotations
@@ -129,6 +129,12 @@ class AlreadyCalled(BudgetError):
     """The Idempotency-Key was used before: the call runs or has ended."""
 
     status, code = 409, "idempotency_conflict"
+
+
+class Conflict(BudgetError):
+    """Not as things stand."""
+
+    status, code = 409, "not_ended"
 
 
 class PayloadTooLarge(BudgetError):

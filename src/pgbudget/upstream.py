@@ -73,20 +73,33 @@ class Upstream:
         self, account: Account, provider: Provider, path: str, body: bytes, client_headers: Headers, simulated: bool
     ) -> httpx.Response:
         """Send a JSON body; returns the answer with its body unread. Raises :class:`NotSent` or :class:`Broken`."""
+        return await self.send("POST", account, provider, path, body, client_headers, simulated)
+
+    async def send(
+        self,
+        method: str,
+        account: Account,
+        provider: Provider,
+        path: str,
+        body: bytes = b"",
+        client_headers: Headers | None = None,
+        simulated: bool = False,
+    ) -> httpx.Response:
+        """As :meth:`post`, with any method."""
         key = account.key.encode()
         headers = [
             (provider.key_header, b"Bearer " + key if provider.key_header == b"authorization" else key),
             (b"content-type", b"application/json"),
             (b"accept-encoding", b"identity"),
         ]
-        for name, value in client_headers:
+        for name, value in client_headers or ():
             # How to behave is for the simulator only: no provider needs to see it.
             if name in _FORWARDED or (simulated and name == b"x-simulate"):
                 headers.append((name, value))
         sent = {name for name, _ in headers}
         headers += [(name, value) for name, value in provider.headers if name not in sent]
         request = httpx.Request(
-            "POST", account.base_url + path, headers=headers, content=body, extensions={"timeout": self._timeout}
+            method, account.base_url + path, headers=headers, content=body, extensions={"timeout": self._timeout}
         )
         breaker = self._breaker(account)
         if breaker.opened:

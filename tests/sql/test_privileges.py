@@ -8,8 +8,9 @@ import pytest
 from tests.support.world import World
 
 GATEWAY = {
-    "count_refusals", "end_run", "explain", "extend", "extend_batch", "gateway_settings", "heartbeat", "key_budgets",
-    "key_models", "next_attempt", "quote", "release", "reserve", "reserve_batch", "settle", "settle_batch", "start_run", "usd",
+    "count_refusals", "end_run", "explain", "extend", "extend_batch", "find_answer", "gateway_settings", "heartbeat",
+    "keep_answer", "key_budgets", "key_models", "next_attempt", "quote", "release", "reserve", "reserve_batch",
+    "settle", "settle_batch", "start_run", "usd",
 }  # fmt: skip
 
 

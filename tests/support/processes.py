@@ -182,6 +182,17 @@ class Gateway(Process):
         answer: httpx.Response = httpx.post(f"{self.url}/v1/messages", timeout=60, **messages_request(key, simulate, **body))
         return answer
 
+    def respond(self, key: str, simulate: dict[str, Any] | None = None, **body: Any) -> httpx.Response:
+        """The same call of the responses API, or another."""
+        answer: httpx.Response = httpx.post(f"{self.url}/v1/responses", timeout=60, **responses_request(key, simulate, **body))
+        return answer
+
+
+def responses_request(key: str, simulate: dict[str, Any] | None = None, **body: Any) -> dict[str, Any]:
+    """Arguments for httpx: the standard call of the responses API, changed as :func:`chat_request` is."""
+    changes = {"max_tokens": ..., "messages": ..., "max_output_tokens": 200, "input": "word " * 120, **body}
+    return chat_request(key, simulate, **changes)
+
 
 def chat_request(key: str, simulate: dict[str, Any] | None = None, **body: Any) -> dict[str, Any]:
     """Arguments for httpx: the standard call, changed by ``body``; a member that is ``...`` is left out."""

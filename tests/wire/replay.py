@@ -41,6 +41,15 @@ NOT_ON_USAGE = {
     "openai/_spliced_chat_midstream_server_error.sse": ("estimated", "an error in the middle: bounded by its text"),
     "openai/completions_stream_no_usage.sse": ("estimated", "no usage in it: bounded by its text"),
     "vllm/completions_stream_no_usage.sse": ("estimated", "no usage in it: bounded by its text"),
+    "anthropic/_spliced_midstream_overloaded.sse": ("estimated", "an error in the middle: the input it told, and its text"),
+    "anthropic/messages_advisor_iterations.json": (
+        "held",
+        "a round of another model, which the price of this one is not for",
+    ),
+    "openai/responses_stream_incomplete_zero_usage.sse": ("estimated", "a usage of zeros though text was made: bounded by it"),
+    "openai/responses_stream_error_event_insufficient_quota.sse": ("released", "an error before anything was made"),
+    "openai/responses_stream_failed_insufficient_quota.sse": ("released", "an error before anything was made"),
+    "openai/responses_background_queued.json": ("goes on", "queued: a later GET tells its end, and its usage"),
 }
 #: Bodies whose provider says that it served them by another tier than the standard one.
 VARIANTS = {
@@ -59,7 +68,7 @@ TIMES = {"standard": 1, "priority": 2, "flex": 3, "batch": 4, "fast": 5}
 
 @dataclass(frozen=True)
 class Expected:
-    """How a body ends: on its usage, otherwise with a reason, or not served at all."""
+    """How a body ends: on its usage, otherwise with a reason, not yet, or not served at all."""
 
     outcome: str
     reason: str = ""
@@ -138,6 +147,8 @@ def replay(
     before = len(world.ledger())
     simulator.defaults(replay=row["file"], **behaviour)
     body: dict[str, Any] = {"model": _model(row), **_ASKS[row["endpoint"]]}
+    if row["endpoint"] == "responses" and "web_search" in row["file"]:
+        body["tools"] = [{"type": "web_search"}]
     if row["stream"]:
         body["stream"] = True
         if asked and row["endpoint"] in ("chat", "completions"):
@@ -184,13 +195,16 @@ def faults(row: dict[str, Any], answer: httpx.Response, entry: dict[str, Any], a
 
 
 def text_bytes(body: bytes) -> int:
-    """Bytes of the text of a stream of chat or completions, read the simplest way."""
+    """Bytes of the text of a stream, read the simplest way."""
     total = 0
     for line in body.splitlines():
-        if line.startswith(b"data: {"):
-            for choice in json.loads(line[6:]).get("choices") or []:
-                text = (choice.get("delta") or {}).get("content") or choice.get("text") or ""
-                total += len(text.encode())
+        if not line.startswith(b"data: {"):
+            continue
+        event = json.loads(line[6:])
+        texts = [(c.get("delta") or {}).get("content") or c.get("text") for c in event.get("choices") or []]
+        delta = event.get("delta")
+        texts.append(delta.get("text") if isinstance(delta, dict) else delta)
+        total += sum(len(text.encode()) for text in texts if text)
     return total
 
 

@@ -12,12 +12,16 @@ from pgbudget.wire import strict_json
 from pgbudget.wire.dialects import DIALECTS
 from tests.support.processes import WIRE, Gateway, Simulator
 from tests.support.world import World
-from tests.wire.replay import MANIFEST, NOT_ON_USAGE, PATHS, VARIANTS, faults, replay, served
+from tests.wire.replay import MANIFEST, NOT_ON_USAGE, PATHS, VARIANTS, expected, faults, replay, served
 
 ENDPOINTS = sorted({row["endpoint"] for row in MANIFEST if served(row)})
 
 #: Recorded requests that are not accepted, and the field that is named: what they cost has no bound.
 REFUSED = {
+    "anthropic/messages_advisor_iterations.json": "tools[0].type",
+    "anthropic/messages_compaction_iterations.json": "context_management",
+    "anthropic/messages_stream_code_execution.sse": "tools[0].type",
+    "anthropic/messages_stream_compaction_iterations.sse": "context_management",
     "openrouter/chat_cache_write.json": "provider",
     "openrouter/chat_stream_web_search.sse": "tools[0].type",
     "openrouter/chat_web_search.json": "tools[0].type",
@@ -32,6 +36,8 @@ def test_every_body_is_settled_on_its_usage(
     key = priced.key(10**12)
     wrong: list[Any] = []
     for index, row in enumerate(row for row in MANIFEST if row["endpoint"] == endpoint):
+        if expected(row).outcome == "goes on":
+            continue
         # A write a byte where the body is small enough for it, and cuts at random places.
         small = (WIRE / row["file"]).stat().st_size < 3000
         for split in ("bytes", f"seed:{index}") if small else (f"seed:{index}",):

@@ -15,6 +15,7 @@ WORDS = {
     "estimated": "estimated",
     "held": "the whole hold",
     "released": "nothing",
+    "goes on": "later",
     "not served": "not served",
 }
 
@@ -39,6 +40,8 @@ def page() -> str:
         "* **on its usage**: settled on the usage in the body, as the recording's manifest has it, to the nano-USD.",
         "* **estimated**: there is no usage in it; settled on a bound of what was seen, and flagged.",
         "* **nothing**: the provider refused or failed before it made anything; the hold is released.",
+        "* **the whole hold**: its usage cannot be priced; the hold is charged, and flagged.",
+        "* **later**: it has not ended yet.",
         "* **not served**: of an API that the gateway has no route for.",
         "",
         "| outcome | bodies |",

@@ -46,6 +46,7 @@ class ModelRequest:
     ``fee``: the charge kind of a fee that the model has for every request.
     ``usage_asked``: the client wants to see the usage of its stream. ``uses``: how often a feature with a fee may be used.
     ``service_tier``: the price variant that the call may be billed by.
+    ``unbounded``: the field that lets the input grow beyond what the request says, None where nothing does.
     """
 
     body: dict[str, Any]
@@ -62,6 +63,7 @@ class ModelRequest:
     service_tier: str | None = None
     searches: bool = False
     fee: str | None = None
+    unbounded: str | None = None
 
 
 class Dialect(ABC):
@@ -113,7 +115,8 @@ class Meter(ABC):
 
     A dialect fills in the public members by :meth:`answer` and :meth:`event`. ``output_bytes``: of all that was generated and
     seen (text, reasoning, tool calls), so an upper bound of its tokens. ``finished``: the provider said that it is complete.
-    ``failed``: it carries an error. ``service_tier``, ``provider_cost_usd``: what the provider says of the price.
+    ``failed``: it carries an error. ``begun``: something was generated, though it may not be seen. ``service_tier``,
+    ``provider_cost_usd``: what the provider says of the price.
     """
 
     def __init__(self, request: ModelRequest, provider: Provider) -> None:
@@ -122,6 +125,7 @@ class Meter(ABC):
         self.output_bytes = 0
         self.finished = False
         self.failed = False
+        self.begun = False
         self.streamed = False
         self.service_tier: str | None = None
         self.provider_cost_usd: Decimal | None = None
@@ -132,6 +136,11 @@ class Meter(ABC):
     def rewrites(self) -> bool:
         """Whether something must be taken out of the stream; what is not rewritten goes on byte by byte as it came."""
         return False
+
+    @property
+    def goes_on(self) -> str | None:
+        """The id of an answer that is made in the background: the provider bills it when it has ended."""
+        return None
 
     @abstractmethod
     def answer(self, answer: dict[str, Any]) -> None:

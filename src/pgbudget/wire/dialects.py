@@ -9,5 +9,6 @@ from pgbudget.wire.completions import Completions
 from pgbudget.wire.dialect import Dialect
 from pgbudget.wire.embeddings import Embeddings
 from pgbudget.wire.messages import CountTokens, Messages
+from pgbudget.wire.responses import Responses
 
-DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Completions(), Embeddings(), Messages(), CountTokens())
+DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Completions(), Responses(), Messages(), CountTokens(), Embeddings())
