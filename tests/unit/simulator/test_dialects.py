@@ -46,7 +46,9 @@ def test_the_text_says_how_many_tokens_it_is_wherever_it_goes(
 @streamed_or_not
 def test_the_cap_ends_the_output_unless_it_is_ignored(simulator: Running, route: Route, stream: bool) -> None:
     body = {**body_of(route, stream), route.cap: 20}
-    capped = {"responses": '"reason":"max_output_tokens"', "messages": '"max_tokens"'}.get(route.path.removeprefix("/v1/"), '"length"')
+    capped = {"responses": '"reason":"max_output_tokens"', "messages": '"max_tokens"'}.get(
+        route.path.removeprefix("/v1/"), '"length"'
+    )
     for behaviour, tokens in (({}, 20), ({"ignore_cap": True}, 200), ({"completion_tokens": 20}, 20)):
         answer = simulator.post(route.path, body, **behaviour)
         assert simulator.last()["completion_tokens"] == tokens

@@ -59,9 +59,7 @@ def test_a_message(claude: anthropic.Anthropic) -> None:
 )
 def test_a_streamed_message(claude: anthropic.Anthropic, deltas: str, kind: str, stop: str) -> None:
     headers = told(completion_tokens=4, reasoning_tokens=1, deltas=deltas, web_searches=1, padding=7)
-    with claude.messages.stream(
-        model="c-son", max_tokens=20, messages=MESSAGES, tools=[TOOL], extra_headers=headers
-    ) as stream:
+    with claude.messages.stream(model="c-son", max_tokens=20, messages=MESSAGES, tools=[TOOL], extra_headers=headers) as stream:
         message = stream.get_final_message()
     assert [block.type for block in message.content] == ["thinking", "server_tool_use", "web_search_tool_result", kind]
     assert message.stop_reason == stop
@@ -107,9 +105,7 @@ def test_errors_of_messages(
     claude: anthropic.Anthropic, status: int, error: type[anthropic.APIStatusError], kind: str, stream: bool
 ) -> None:
     with pytest.raises(error) as caught:
-        claude.messages.create(
-            model="c-son", max_tokens=5, messages=MESSAGES, stream=stream, extra_headers=told(status=status)
-        )
+        claude.messages.create(model="c-son", max_tokens=5, messages=MESSAGES, stream=stream, extra_headers=told(status=status))
     body: Any = caught.value.body
     assert (caught.value.status_code, body["type"], body["error"]["type"]) == (status, "error", kind)
     assert body["request_id"] == caught.value.request_id
@@ -213,9 +209,7 @@ def test_the_asynchronous_clients(simulator: Running) -> None:
             async with claude.messages.stream(model="c-son", max_tokens=3, messages=MESSAGES) as stream:
                 assert await stream.get_final_text() == "word " * 3
             with pytest.raises(anthropic.RateLimitError):
-                await claude.messages.create(
-                    model="c-son", max_tokens=3, messages=MESSAGES, extra_headers=told(status=429)
-                )
+                await claude.messages.create(model="c-son", max_tokens=3, messages=MESSAGES, extra_headers=told(status=429))
         async with openai.AsyncOpenAI(base_url=f"{simulator.url}/v1", api_key="sk-test", max_retries=0) as gpt:
             response = await gpt.responses.create(model="t-mini", input="hi", extra_headers=told(completion_tokens=3))
             assert response.output_text == "word " * 3
