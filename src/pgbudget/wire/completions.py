@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire import strict_json
@@ -69,7 +69,7 @@ class Completions(Dialect):
 class CompletionsMeter(OpenAIMeter):
     """Watches completions."""
 
-    nothing = {"text": ""}
+    nothing: ClassVar = {"text": ""}
 
     def __init__(self, request: ModelRequest, provider: Provider) -> None:
         super().__init__(request, provider)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire.dialect import Meter, ModelRequest, dumps
@@ -31,7 +31,7 @@ class OpenAIMeter(Meter):
 
     usage: dict[str, Any] | None = None
     #: The rest of a choice that only ends.
-    nothing: Mapping[str, Any] = {"delta": {}}
+    nothing: ClassVar[Mapping[str, Any]] = {"delta": {}}
 
     def __init__(self, request: ModelRequest, provider: Provider) -> None:
         super().__init__(request, provider)
