@@ -115,7 +115,7 @@ def make_tenants(
         ).fetchone()
         assert row is not None
         keys[name] = str(row[0])
-        connection.execute("select budget.set_budget(%s, 'org', %s, %s, 'total')", (name, name, limit_usd))
+        connection.execute("select budget.set_budget(%s, 'org', %s, %s::numeric, 'total')", (name, name, f"{limit_usd:.6f}"))
     return keys
 
 

@@ -98,6 +98,8 @@ class Call:
         self.reservation_id = str(grant.reservation_id)
         held, cap = grant.granted_output_tokens or 0, grant.cap_output_tokens
         self._growing: GrowingHold | None = None
+        #: Whether the attempt that runs may go beyond what is held, by growing.
+        self._grows = False
         if cap is not None and held < cap:
             self._growing = GrowingHold(plane.extend, self.reservation_id, held, cap, request.choices)
         plane.heartbeats.add(self.reservation_id)
@@ -256,7 +258,8 @@ class Call:
         growing = self._growing
         if growing is None:
             return self._grant.granted_output_tokens or 0
-        if ways.shows_all(upstream_model):
+        self._grows = ways.shows_all(upstream_model)
+        if self._grows:
             growing.restart()
             return growing.cap
         await growing.fill()
@@ -330,7 +333,7 @@ class Call:
 
     async def _stream(self, response: httpx.Response, send: Send) -> None:
         await self._start(send, response.status_code, [*returned_headers(response), *self.own_headers()])
-        growing = self._growing if self._growing is not None and self._growing.held < self._growing.cap else None
+        growing = self._growing if self._grows else None
         try:
             async for chunk in _chunks(response, self._plane.config.idle_seconds):
                 if growing is not None:

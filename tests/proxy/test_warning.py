@@ -28,6 +28,6 @@ def test_a_call_says_which_budget_is_most_used(world: World, gateway: Gateway, s
     assert warning() == f"org {org}/day: 10% of {10 * STANDARD / 1e6:g} USD used"
     assert len(settled(world, key, 2)) == 2
     assert warning() == f"project p/day: 100% of {2 * STANDARD / 1e6:g} USD used"
-    world.execute("select budget.delete_budget(%s, 'project', 'p')", org)
+    world.execute("select budget.delete_budget(%s, 'project', 'p', 'day')", org)
     assert len(settled(world, key, 3)) == 3
     assert warning() == f"org {org}/day: 30% of {10 * STANDARD / 1e6:g} USD used"
