@@ -19,6 +19,7 @@ begin
     p_result.scope_name := p_slot.run_name;
     p_result.budget_name := 'run';
   else
+    p_result.budget_id := p_slot.budget_id;
     select s.kind, s.name, b.name into p_result.scope_kind, p_result.scope_name, p_result.budget_name
     from budget_internal.budgets b
     join budget_internal.scopes s on s.scope_id = b.scope_id

@@ -25,7 +25,8 @@ from pgbudget.config import Account, account_prefix
 from pgbudget.data_plane import DataPlane
 from pgbudget.db import ReserveResult, SettleResult
 from pgbudget.errors import SOURCE, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
-from pgbudget.http import Headers, usd
+from pgbudget.growing import GrowingHold
+from pgbudget.http import Headers, client_left, usd
 from pgbudget.upstream import Broken, NotSent, returned_headers
 from pgbudget.wire.dialect import CannotTurnOff, Dialect, Meter, ModelRequest
 from pgbudget.wire.providers import Provider, provider
@@ -34,6 +35,8 @@ log = logging.getLogger("pgbudget.calls")
 
 _MAX_ANSWER = 256 << 20
 _SIMULATOR = "simulator"
+#: For so long a client may keep a growing stream from being read on; then all that may come meanwhile must be held.
+_STALL_SECONDS = 1.0
 #: How long an answer waits for its own settlement, where the caller asked for it.
 _COST_SECONDS = 5
 #: How long an answer in the background waits until all gateways know of it.
@@ -103,6 +106,12 @@ class Call:
         self._client_gone = False
         self._response_started = False
         self.reservation_id = str(grant.reservation_id)
+        held, cap = grant.granted_output_tokens or 0, grant.cap_output_tokens
+        self._growing: GrowingHold | None = None
+        #: Whether the attempt that runs may go beyond what is held, by growing.
+        self._grows = False
+        if cap is not None and held < cap:
+            self._growing = GrowingHold(plane.extend, self.reservation_id, held, cap, request.choices)
         plane.heartbeats.add(self.reservation_id)
 
     async def run(self, receive: Receive, send: Send) -> None:
@@ -212,7 +221,8 @@ class Call:
         self._route = route
         self._request = self._as_granted(asked, route["upstream_model"])
         self._meter = self._dialect.meter(self._request, ways)
-        body = self._rewritten(ways, route)
+        cap = await self._cap(ways, route["upstream_model"])
+        body = self._rewritten(ways, route, cap)
         # Who is asked for usage by the client itself is not asked again without.
         self._asks_usage = self._request.stream and ways.stream_options and self._request.body.get("stream_options") is None
         try:
@@ -221,11 +231,10 @@ class Call:
             # A refusal costs nothing, so the hold is still whole.
             log.info("call %s: account %s takes no stream_options", self.reservation_id, route["account"])
             self._asks_usage, self._pending = False, None
-            body = self._rewritten(replace(ways, stream_options=False), route)
+            body = self._rewritten(replace(ways, stream_options=False), route, cap)
             await self._post(account, route, ways, body, send)
 
-    def _rewritten(self, ways: Provider, route: dict[str, str]) -> bytes:
-        cap = self._grant.granted_output_tokens or 0
+    def _rewritten(self, ways: Provider, route: dict[str, str], cap: int) -> bytes:
         return self._dialect.rewrite(self._request, ways, route["upstream_model"], cap)
 
     async def _post(self, account: Account, route: dict[str, str], ways: Provider, body: bytes, send: Send) -> None:
@@ -255,6 +264,18 @@ class Call:
             raise AttemptFailed(Ending("released", {"note": {"status": str(self._status)}}), None, response)
         await self._pass_on(response, send)
 
+    async def _cap(self, ways: Provider, upstream_model: str) -> int:
+        """The output cap that is forwarded: what is held; or all that may be, where it can be seen how far it must grow."""
+        growing = self._growing
+        if growing is None:
+            return self._grant.granted_output_tokens or 0
+        self._grows = ways.shows_all(upstream_model)
+        if self._grows:
+            growing.restart()
+            return growing.cap
+        await growing.fill()
+        return growing.held
+
     def _as_granted(self, request: ModelRequest, upstream_model: str) -> ModelRequest:
         """The request as its rung has it. What cannot be had so is not sent: the hold does not pay for it."""
         rung, changes = self._grant.rung, self._grant.rung_changes
@@ -272,8 +293,7 @@ class Call:
             ) from None
 
     async def _watch(self, receive: Receive, deadline: asyncio.Timeout) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await client_left(receive)
         self._client_gone = True
         # A stream is read on for a while, for its real usage; an answer that comes whole is always waited for.
         if self._request.stream and not deadline.expired():
@@ -326,9 +346,13 @@ class Call:
 
     async def _stream(self, response: httpx.Response, send: Send) -> None:
         await self._start(send, response.status_code, [*returned_headers(response), *self.own_headers()])
+        growing = self._growing if self._grows else None
         try:
             async for chunk in _chunks(response, self._plane.config.idle_seconds):
-                if out := self._meter.stream(chunk):
+                if growing is not None:
+                    if not await self._grow(growing, response, chunk, send):
+                        return
+                elif out := self._meter.stream(chunk):
                     await self._body(send, out, more=True)
         except (httpx.HTTPError, httpx.StreamError):
             self._conclude(broken=True)
@@ -339,6 +363,58 @@ class Call:
         if self._cost_awaited():
             rest += b": pgbudget-cost-usd %s\n\n" % str(await self._cost()).encode()
         await self._body(send, rest, more=False)
+
+    async def _grow(self, growing: GrowingHold, response: httpx.Response, chunk: bytes, send: Send) -> bool:
+        """Pass on what is held of a chunk, event by event; returns false when the stream was cut there."""
+        meter = self._meter
+        out: list[bytes] = []
+        pieces = meter.pieces(chunk)
+        for piece in pieces:
+            # What has ended on its own has nothing on its way.
+            if self._ended() or growing.fits(meter.output_bytes):
+                out.append(piece)
+                continue
+            if out:
+                await self._body(send, b"".join(out), more=True)
+                out.clear()
+            if await growing.make_room(meter.output_bytes):
+                out.append(piece)
+                continue
+            end = meter.cut()
+            # What has come is charged, passed on or not.
+            rest = [piece, *pieces]
+            if not self._ended():
+                await self._cut(response, end, "no room to grow", send)
+                return False
+            out = rest
+        if not out:
+            return True
+        sending = asyncio.ensure_future(self._body(send, b"".join(out), more=True))
+        try:
+            await asyncio.wait({sending}, timeout=_STALL_SECONDS)
+            if not sending.done() and not await growing.fill():
+                # The client does not read, and its provider does not wait for it.
+                await self._cut(response, meter.cut(), "client stalled", send, sending)
+                return False
+            await sending
+        finally:
+            sending.cancel()
+        return True
+
+    def _ended(self) -> bool:
+        """Whether the provider has said that nothing more comes."""
+        return self._meter.finished and self._request.choices == 1
+
+    async def _cut(
+        self, response: httpx.Response, end: bytes, why: str, send: Send, sending: asyncio.Future[None] | None = None
+    ) -> None:
+        """End the stream in the dialect's words, but first at its provider: what that goes on to generate is not held."""
+        await response.aclose()
+        self._meter.note["reason"] = f"cut: {why}"
+        self._conclude(broken=True)
+        if sending is not None:
+            await sending
+        await self._body(send, end, more=False)
 
     async def _start(self, send: Send, status: int, headers: Headers) -> None:
         self._response_started = True
@@ -421,6 +497,8 @@ class Call:
         headers = [(b"x-pgbudget-reservation", self.reservation_id.encode())]
         if self._grant.rung is not None:
             headers.append((b"x-pgbudget-rung", self._grant.rung.encode()))
+        if self._grant.warning is not None:
+            headers.append((b"x-pgbudget-budget-warning", self._grant.warning.encode()))
         return headers
 
     def _cost_awaited(self) -> bool:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
 import psycopg
 from psycopg_pool import PoolTimeout
+from starlette.types import Receive
 
 from pgbudget.coalescer import Coalescer, Overloaded
 from pgbudget.config import Config
 from pgbudget.db import Database, ReserveResult, as_client_error, was_lost
 from pgbudget.errors import WITH_AMOUNTS, AlreadyCalled, EnforcementUnavailable, Refused
 from pgbudget.heartbeats import Heartbeats
-from pgbudget.http import usd
+from pgbudget.http import ClientGone, client_left, usd
 from pgbudget.key_limits import KeyLimits
 from pgbudget.refusals import Refusals
 from pgbudget.settlements import Settlements
 from pgbudget.upstream import Upstream
+from pgbudget.waiting import Waiting, waits
+
+log = logging.getLogger("pgbudget.data_plane")
 
 
 class DataPlane:
@@ -32,21 +37,23 @@ class DataPlane:
         self._database = database
         self._tasks: set[asyncio.Task[None]] = set()
         self.heartbeats = Heartbeats(background)
-        self.settlements = Settlements(database, self.heartbeats.remove)
+        self.settlements = Settlements(database, self._booked)
+        self.waiting = Waiting(self._ask)
         self.refusals = Refusals(background)
         self._reserve = Coalescer(database.reserve_batch, orphaned=self._release)
+        self._extend = Coalescer(database.extend_batch)
 
-    async def reserve(self, request: dict[str, Any]) -> ReserveResult:
-        """Ask the database for a hold; raises a :class:`BudgetError` for everything but a grant."""
-        try:
-            result = await self._reserve(request)
-        except Overloaded:
-            raise EnforcementUnavailable("too many requests wait for their budgets; try again shortly", retry_after=1) from None
-        except (psycopg.Error, PoolTimeout) as error:
-            if isinstance(error, psycopg.OperationalError) and was_lost(error):
-                self._give_back(request)
-            raise as_client_error(error) from error
+    async def reserve(self, request: dict[str, Any], receive: Receive) -> ReserveResult:
+        """Ask for a hold, and wait for it where the ladder says so; raises a :class:`BudgetError` for everything but a grant.
+
+        ``receive`` tells of a client that leaves while it waits: :class:`ClientGone`.
+        """
+        told = self.waiting.behind(request)
+        result = told or await self._ask(request)
+        if waits(result) and not self.waiting.full:
+            result = await self._wait(request, result, told is None, receive)
         if result.status == "granted":
+            self.waiting.begun(str(result.reservation_id), result.budget_ids or ())
             return result
         code = "idempotency_conflict" if result.status == "granted_again" else result.code or "budget_config_invalid"
         self.refusals.add(request["key"], result.scope_kind, result.scope_name, code)
@@ -63,7 +70,39 @@ class DataPlane:
             )
         if code in WITH_AMOUNTS:
             detail |= _numbers(result)
-        raise Refused(code, result.message or "", retry_after=result.retry_after_seconds, detail=detail)
+        raise Refused(code, result.message or "", retry_after=result.retry_after_seconds, detail=detail, rung=result.rung)
+
+    async def _ask(self, request: dict[str, Any]) -> ReserveResult:
+        try:
+            return await self._reserve(request)
+        except Overloaded:
+            raise EnforcementUnavailable("too many requests wait for their budgets; try again shortly", retry_after=1) from None
+        except (psycopg.Error, PoolTimeout) as error:
+            if isinstance(error, psycopg.OperationalError) and was_lost(error):
+                self._give_back(request)
+            raise as_client_error(error) from error
+
+    async def _wait(self, request: dict[str, Any], refusal: ReserveResult, asked: bool, receive: Receive) -> ReserveResult:
+        room = asyncio.ensure_future(self.waiting.room(request, refusal, asked=asked))
+        left = asyncio.ensure_future(client_left(receive))
+        try:
+            await asyncio.wait({room, left}, return_when=asyncio.FIRST_COMPLETED)
+            if not room.done():
+                raise ClientGone
+            return room.result()
+        except (ClientGone, asyncio.CancelledError):
+            # It may have been granted at this very moment.
+            room.add_done_callback(
+                lambda done: None if done.cancelled() or done.exception() else self._release(request, done.result())
+            )
+            room.cancel()
+            raise
+        finally:
+            left.cancel()
+
+    def _booked(self, reservation_id: str) -> None:
+        self.heartbeats.remove(reservation_id)
+        self.waiting.ended(reservation_id)
 
     async def next_attempt(self, reservation_id: str, usage: dict[str, Any] | None, place: int, outcome: str) -> ReserveResult:
         """Charge the attempt that failed and hold for the next route, at ``place`` of the plan."""
@@ -80,6 +119,14 @@ class DataPlane:
         await self._database.fetch(
             "select budget.keep_answer(%s::uuid, %s, %s, %s)", reservation_id, answer_id, route["provider"], route["account"]
         )
+
+    async def extend(self, extension: dict[str, Any]) -> ReserveResult:
+        """Let a hold grow (see ``budget.extend_batch``), together with all others that want to now; denied is a result."""
+        try:
+            return await self._extend(extension)
+        except (Overloaded, psycopg.Error, PoolTimeout) as error:
+            log.warning("hold of %s does not grow (%s)", extension["reservation_id"], type(error).__name__)
+            raise
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that no request waits for."""

@@ -49,6 +49,10 @@ class ReserveResult:
     state: str | None
     rung: str | None = None
     rung_changes: dict[str, Any] | None = None
+    cap_output_tokens: int | None = None
+    warning: str | None = None
+    budget_id: int | None = None
+    budget_ids: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ _RESERVE_COLUMNS = tuple(f.name for f in fields(ReserveResult))
 _SETTLE_COLUMNS = tuple(f.name for f in fields(SettleResult))
 _RESERVE = f"select {', '.join(_RESERVE_COLUMNS)} from budget.reserve_batch(%s) order by item"
 _NEXT = f"select {', '.join(_RESERVE_COLUMNS)} from budget.next_attempt(%s::uuid, %s, %s, %s)"
+_EXTEND = f"select {', '.join(_RESERVE_COLUMNS)} from budget.extend_batch(%s) order by item"
 _SETTLE = f"select {', '.join(_SETTLE_COLUMNS)} from budget.settle_batch(%s) order by item"
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
@@ -163,6 +168,24 @@ class Database:
                     raise
                 await asyncio.sleep(random.uniform(0.01, 0.05) * attempt)  # noqa: S311
         raise AssertionError
+
+    async def extend_batch(self, extensions: Sequence[dict[str, Any]]) -> list[ReserveResult | Exception]:
+        """See ``budget.extend_batch``. What was lost is not sent again here: whoever still needs it asks anew.
+
+        As with :meth:`reserve_batch`, a chain that is stuck is not shared by the calls on others.
+        """
+        try:
+            return [ReserveResult(**row) for row in await self.fetch(_EXTEND, Jsonb(list(extensions)))]
+        except psycopg.OperationalError as error:
+            if len(extensions) == 1 or error.sqlstate not in _WAITED_TOO_LONG:
+                raise
+            return [r for part in await asyncio.gather(*map(self._extend_alone, extensions)) for r in part]
+
+    async def _extend_alone(self, extension: dict[str, Any]) -> list[ReserveResult | Exception]:
+        try:
+            return await self.extend_batch([extension])
+        except (psycopg.Error, PoolTimeout) as error:
+            return [error]
 
     async def settle_batch(self, reports: Sequence[dict[str, Any]]) -> list[SettleResult]:
         """One result a report; raises when the batch failed as a whole."""

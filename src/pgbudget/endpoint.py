@@ -75,9 +75,11 @@ class CallEndpoint:
                     "body_hash": hashlib.sha256(self._dialect.path.encode() + b"\n" + body).hexdigest(),
                     "holder": holder,
                     **_priced(request),
+                    **({"grow": True} if self._dialect.grows(request) else {}),
                     **({"run": run} if run else {}),
                 },
-            }
+            },
+            receive,
         )
         # No await between the grant and the Call that must end it.
         return Call(self._plane, self._dialect, request, grant, headers)

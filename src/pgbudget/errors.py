@@ -194,10 +194,23 @@ class UpstreamFailed(BudgetError):
 class Refused(BudgetError):
     """A refusal of the database."""
 
-    def __init__(self, code: str, message: str, *, retry_after: int | None = None, detail: dict[str, Any] | None = None):
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        retry_after: int | None = None,
+        detail: dict[str, Any] | None = None,
+        rung: str | None = None,
+    ):
         super().__init__(message, _PARAMS.get(code), retry_after=retry_after, detail=detail)
         self.code = code
+        self.rung = rung
         self.status = STATUS.get(code, (503, ""))[0]
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Also the rung that the request waited on in vain, or that refuses it."""
+        return [*super().headers(), *([(b"x-pgbudget-rung", self.rung.encode())] if self.rung is not None else [])]
 
     @property
     def retry_helps(self) -> bool:

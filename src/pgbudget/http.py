@@ -29,6 +29,12 @@ class ClientGone(Exception):
     """The client closed the connection."""
 
 
+async def client_left(receive: Receive) -> None:
+    """Returns when the client of a request that was read has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 def usd(nano_usd: int | None) -> Decimal | None:
     """Nano-USD as USD, exactly."""
     return None if nano_usd is None else plain(Decimal(nano_usd).scaleb(-9))

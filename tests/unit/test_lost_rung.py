@@ -33,6 +33,9 @@ class Granting:
         )  # fmt: skip
         return [grant for _ in requests]
 
+    async def extend_batch(self, extensions: Sequence[dict[str, Any]]) -> list[ReserveResult]:
+        raise AssertionError
+
 
 def test_it_is_given_back_and_not_called() -> None:
     sent: list[Message] = []

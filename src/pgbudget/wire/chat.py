@@ -27,6 +27,9 @@ _MAX_CHOICES = 128
 _UNPRICED = (*UNPRICED, "best_of")
 # What is in the messages themselves: without it they are not what was asked.
 _IN_MESSAGES = frozenset({"image_in", "audio_in"})
+# With these more is generated, and billed, than the stream shows: thinking that is summed up or kept back, predictions that
+# were not taken.
+_UNSEEN = ("prediction", "reasoning", "reasoning_effort", "reasoning_format", "thinking", "audio", "web_search_options")
 # Models that search for every request, by a part of their names.
 _SEARCHING = ("-search-preview", "-search-api", ":online", "sonar-deep-research")
 # Perplexity's models that search for every request too, for a fee a request: whether its size depends on the search's.
@@ -73,6 +76,10 @@ class Chat(Dialect):
         searches = _searches(model) or _searches(upstream_model)
         fee = _fee(upstream_model, request.body) or _fee(model, request.body)
         return super().as_granted(replace(request, searches=searches, fee=fee), upstream_model, changes)
+
+    def grows(self, request: ModelRequest) -> bool:
+        """See :class:`Dialect`."""
+        return request.stream and set(request.features) <= _IN_MESSAGES and not any(request.body.get(n) for n in _UNSEEN)
 
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
         """See :class:`Dialect`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire import strict_json
@@ -47,6 +47,10 @@ class Completions(Dialect):
             service_tier=service_tier(body),
         )
 
+    def grows(self, request: ModelRequest) -> bool:
+        """See :class:`Dialect`. Of the best of many only one is shown."""
+        return request.stream and not request.body.get("best_of") and not request.body.get("echo")
+
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
         """See :class:`Dialect`. Text asks for no feature."""
 
@@ -64,6 +68,8 @@ class Completions(Dialect):
 
 class CompletionsMeter(OpenAIMeter):
     """Watches completions."""
+
+    nothing: ClassVar = {"text": ""}
 
     def __init__(self, request: ModelRequest, provider: Provider) -> None:
         super().__init__(request, provider)

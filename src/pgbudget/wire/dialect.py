@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -93,6 +94,13 @@ class Dialect(ABC):
             self.turn_off(feature, request, body)
         return replace(request, body=body, features=tuple(f for f in request.features if f not in off))
 
+    def grows(self, request: ModelRequest) -> bool:
+        """Whether the hold of this request may grow with its stream: the meter sees all output, and can :meth:`Meter.cut` it.
+
+        That the model thinks unseen is another matter: see :meth:`Provider.shows_all`.
+        """
+        return False
+
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
         """Take a feature out of a copy of the body; raises :class:`CannotTurnOff`."""
         raise CannotTurnOff(feature)
@@ -131,6 +139,7 @@ class Meter(ABC):
         self.provider_cost_usd: Decimal | None = None
         self.note: dict[str, str] = {}
         self._parser = EventParser()
+        self._piecewise = False
 
     @property
     def rewrites(self) -> bool:
@@ -153,6 +162,15 @@ class Meter(ABC):
     def passed_on(self, event: Event, data: dict[str, Any]) -> bytes:
         """The bytes that a client gets for an event, where :attr:`rewrites`."""
         return event.raw
+
+    def cut(self) -> bytes:
+        """What ends a stream in this dialect's own words when its output limit is reached, with usage as in :meth:`bound`.
+
+        Asked for between two events: all that were metered so far stand before it, nothing after it. What was begun must be
+        closed, so that a client that reads to the end has a whole answer that says it is cut short. Needed where
+        :meth:`Dialect.grows`.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def kinds(self) -> dict[str, Any] | None:
@@ -187,10 +205,16 @@ class Meter(ABC):
             return chunk
         return b"".join([self._event(event) for event in events])
 
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """As :meth:`stream`, event by event, for who may end the stream between two: each is metered when it is fetched."""
+        self.streamed = self._piecewise = True
+        for event in self._parser.feed(chunk):
+            yield self._event(event)
+
     def close(self) -> bytes:
         """The end of the stream; returns what is left to send on."""
         rest = b"".join([self._event(event) for event in self._parser.close()])
-        return rest if self.rewrites else b""
+        return rest if self.rewrites or self._piecewise else b""
 
     def done(self) -> None:
         """The stream's ``[DONE]``."""

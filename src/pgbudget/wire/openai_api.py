@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire.dialect import Meter, ModelRequest, dumps
@@ -21,11 +22,21 @@ UNPRICED = (
 #: Features that can be asked for in no body of these APIs.
 NEVER_ASKED = frozenset({"file_search", "code_execution", "audio_seconds", "pages"})
 
+#: What all chunks of a stream have in common.
+_HEAD = ("id", "object", "created", "model", "system_fingerprint")
+
 
 class OpenAIMeter(Meter):
     """Watches answers that carry ``usage`` and ``choices``."""
 
     usage: dict[str, Any] | None = None
+    #: The rest of a choice that only ends.
+    nothing: ClassVar[Mapping[str, Any]] = {"delta": {}}
+
+    def __init__(self, request: ModelRequest, provider: Provider) -> None:
+        super().__init__(request, provider)
+        self._head: dict[str, Any] = {}
+        self._ended: set[int] = set()
 
     @property
     def rewrites(self) -> bool:
@@ -49,11 +60,31 @@ class OpenAIMeter(Meter):
         self.name("response_model", data.get("model"))
         self.name("provider_request_id", data.get("id"))
         choices = data.get("choices")
+        if choices and not self._head:
+            self._head = {name: data[name] for name in _HEAD if name in data}
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 if choice.get("finish_reason"):
                     self.done()
+                    self._ended.add(choice.get("index") or 0)
                 self.choice(choice)
+
+    def cut(self) -> bytes:
+        """See :class:`Meter`."""
+        head = {"model": self.request.model, **self._head}
+        going_on = [index for index in range(self.request.choices) if index not in self._ended]
+        chunks: list[dict[str, Any]] = [
+            {**head, "choices": [{"index": i, **self.nothing, "finish_reason": "length"} for i in going_on]}
+        ]
+        if self.request.usage_asked:
+            seen = self.bound()
+            usage = {
+                "prompt_tokens": seen["input"],
+                "completion_tokens": seen["output"],
+                "total_tokens": seen["input"] + seen["output"],
+            }
+            chunks.append({**head, "choices": [], "usage": usage})
+        return b"".join(b"data: " + dumps(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
 
     def choice(self, choice: dict[str, Any]) -> None:
         """Count what was generated of a choice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -16,7 +17,8 @@ class Provider:
     it is ``max_tokens`` everywhere). ``key_header``: the header that takes its key; ``headers``: what it wants beside it,
     unless the client sends its own. ``stream_options``: takes them; who does not reports the usage of every stream anyway.
     ``reasoning_apart``: ``completion_tokens`` leaves reasoning out. ``cost``: where in its usage stands what a call cost, and
-    ``cost_unit``: in units of so many USD.
+    ``cost_unit``: in units of so many USD. ``open_models``: matches the models whose every token that is billed as output is
+    seen in the stream; only their holds grow. Of others it is not known that they do not think unseen.
     """
 
     base_url: str | None = None
@@ -28,6 +30,11 @@ class Provider:
     reasoning_apart: bool = False
     cost: tuple[str, ...] = ()
     cost_unit: Decimal = Decimal(1)
+    open_models: re.Pattern[str] | None = None
+
+    def shows_all(self, upstream_model: str) -> bool:
+        """Whether what is billed as this model's output is seen in its stream."""
+        return self.open_models is not None and self.open_models.match(upstream_model) is not None
 
     @property
     def states_cost(self) -> bool:
@@ -53,9 +60,16 @@ class Provider:
 _OPENAI: Final = frozenset({"openai", "responses", "completions", "embeddings"})
 _CHAT: Final = frozenset({"openai"})
 _ALL: Final = _OPENAI | {"anthropic"}
+_ANY: Final = re.compile("")
 _GEMINI: Final = Provider("https://generativelanguage.googleapis.com/v1beta/openai", _CHAT | {"embeddings"})
 PROVIDERS: Final = {
-    "openai": Provider("https://api.openai.com/v1", _OPENAI, "max_completion_tokens"),
+    "openai": Provider(
+        "https://api.openai.com/v1",
+        _OPENAI,
+        "max_completion_tokens",
+        # Those before reasoning.
+        open_models=re.compile(r"(ft:)?(gpt-3\.5|gpt-4|gpt-4o|gpt-4\.1|chatgpt-4o)(-|$|:)"),
+    ),
     "anthropic": Provider(
         "https://api.anthropic.com/v1",
         frozenset({"anthropic", "openai"}),
@@ -65,18 +79,18 @@ PROVIDERS: Final = {
     "azure": Provider(None, _OPENAI, "max_completion_tokens", b"api-key"),
     "cerebras": Provider("https://api.cerebras.ai/v1", _CHAT | {"completions"}, "max_completion_tokens"),
     "cohere": Provider("https://api.cohere.ai/compatibility/v1", _CHAT | {"embeddings"}, stream_options=False),
-    "deepseek": Provider("https://api.deepseek.com", _CHAT | {"responses"}),
+    "deepseek": Provider("https://api.deepseek.com", _CHAT | {"responses"}, open_models=_ANY),
     "gemini": _GEMINI,
     "google": _GEMINI,
     "gpustack": Provider(),
     "groq": Provider("https://api.groq.com/openai/v1", _CHAT | {"responses"}, "max_completion_tokens"),
     "huggingface": Provider("https://router.huggingface.co/v1", _CHAT | {"responses"}),
-    "mistral": Provider("https://api.mistral.ai/v1", _CHAT | {"embeddings"}, stream_options=False),
+    "mistral": Provider("https://api.mistral.ai/v1", _CHAT | {"embeddings"}, stream_options=False, open_models=_ANY),
     "ollama": Provider(None, _ALL),
     "openrouter": Provider("https://openrouter.ai/api/v1", _ALL, cost=("cost",)),
     "perplexity": Provider("https://api.perplexity.ai", _CHAT, stream_options=False, cost=("cost", "total_cost")),
     "snowflake": Provider(None, _CHAT | {"anthropic"}, "max_completion_tokens"),
-    "together": Provider("https://api.together.xyz/v1", _CHAT | {"completions", "embeddings"}),
+    "together": Provider("https://api.together.xyz/v1", _CHAT | {"completions", "embeddings"}, open_models=_ANY),
     "vllm": Provider(None, _ALL),
     "xai": Provider(
         "https://api.x.ai/v1",
@@ -86,7 +100,7 @@ PROVIDERS: Final = {
         cost=("cost_in_usd_ticks",),
         cost_unit=Decimal("1e-10"),
     ),
-    "simulator": Provider(None, _ALL),
+    "simulator": Provider(None, _ALL, open_models=_ANY),
 }
 
 _OTHER: Final = Provider()
