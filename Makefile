@@ -6,17 +6,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SDKS := tests/clients/node_modules/.package-lock.json
+BENCH_STAMP := $(VENV)/.installed-bench
 PORT ?= 8080
 # Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process.
 WORKERS := -n 2 --dist worksteal
 
-.PHONY: up help test test-18 lint fmt lock docs venv clean debian
+.PHONY: up help test test-18 lint fmt lock docs venv clean debian redis bench-sql bench-growth
 
 up: $(STAMP) ## run everything here, on port 8080 or PORT=9000; Ctrl-C stops it
 	@PORT=$(PORT) exec $(BIN)/pgbudget up
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 test: debian $(SDKS) ## all tests; some of them with PYTEST_ARGS="-k reserve"
 	PGBUDGET_REQUIRE_ALL=$(if $(CI),1,) $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
@@ -61,6 +62,7 @@ lock: $(STAMP) ## write the lock files anew; UPGRADE=--upgrade takes newer versi
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	PATH="$(abspath $(BIN)):$$PATH" npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved \
 	  --no-audit --no-fund --loglevel error
+	$(COMPILE) pyproject.toml --group dev --group bench -o requirements/bench.txt
 
 # Debian's Postgres 15 with pg_cron, pgTAP and plpgsql_check: installed when root asks on Debian, else what is there is used.
 PACKAGES := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check libtap-parser-sourcehandler-pgtap-perl
@@ -73,6 +75,20 @@ debian:
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES) >/dev/null; \
 	  fi; \
 	fi
+
+bench-sql: debian redis $(BENCH_STAMP) ## reserve and settle against other ways, 20 minutes; BENCH_ARGS=--quick: a trial
+	$(BIN)/python -m bench.sql $(BENCH_ARGS)
+
+bench-growth: debian $(BENCH_STAMP) ## what rows, keys and churn do to a reserve, 15 minutes; BENCH_ARGS=--quick: a trial
+	$(BIN)/python -m bench.growth $(BENCH_ARGS)
+
+$(BENCH_STAMP): requirements/bench.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
+	@touch $(BENCH_STAMP)
+
+redis:
+	@command -v redis-server >/dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null; }
 
 clean: ## delete .venv and what was built; the data in .pgbudget stays
 	rm -rf $(VENV) tests/clients/node_modules build dist .mypy_cache .ruff_cache .hypothesis

@@ -4,7 +4,17 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
+  -- Booked just now, as ever: in one or two partitions. Only if it does not look so are the others opened, and those decide.
   if exists (
+    select 1 from gone g
+    where not exists (
+      select 1 from budget_internal.ledger_entries l
+      where l.reservation_id = g.reservation_id and l.kind <> 'leg'
+        and l.booked_at between now() - interval '1 day' and now() + interval '1 day'
+      -- Not pulled up: each by its id, not by the day.
+      offset 0
+    )
+  ) and exists (
     select 1 from gone g
     where not exists (select 1 from budget_internal.ledger_entries l where l.reservation_id = g.reservation_id and l.kind <> 'leg')
   ) then

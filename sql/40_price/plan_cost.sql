@@ -5,19 +5,22 @@ create or replace function budget_internal.plan_cost(
 ) returns numeric
 language plpgsql stable
 as $$
+declare
+  v_price_id bigint;
+  v_variant text;
+  v_cost numeric;
+  v_most numeric;
 begin
-  return (
-    select case when count(*) = count(w.cost) then max(w.cost) end
-    from (
-      select budget_internal.worst_case(
-        p.price_id, v.variant, p_input_tokens, p_output_tokens, p_features, p_at
-      ) as cost
-      from unnest(p_price_ids) p (price_id)
-      cross join unnest(case when p_variant = 'standard' then array['standard'] else array['standard', p_variant] end) v (variant)
-      -- Not pulled up: each cost is worked out once.
-      offset 0
-    ) w
-  );
+  foreach v_price_id in array coalesce(p_price_ids, '{}') loop
+    foreach v_variant in array case when p_variant = 'standard' then array['standard'] else array['standard', p_variant] end loop
+      v_cost := budget_internal.worst_case(v_price_id, v_variant, p_input_tokens, p_output_tokens, p_features, p_at);
+      if v_cost is null then
+        return null;
+      end if;
+      v_most := greatest(v_most, v_cost);
+    end loop;
+  end loop;
+  return v_most;
 end
 $$;
 revoke all on function budget_internal.plan_cost(bigint[], text, bigint, numeric, text[], timestamptz) from public;

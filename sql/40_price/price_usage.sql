@@ -28,6 +28,8 @@ begin
         limit 1
       ) as cost
       from line l
+      -- Not pulled up: each line is priced once.
+      offset 0
     )
     -- ceil() of a quotient rounds large numerics wrongly; div of whole numbers does not.
     select case

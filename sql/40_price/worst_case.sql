@@ -10,43 +10,45 @@ language plpgsql stable
 as $$
 declare
   v_cost numeric;
-  v_later numeric;
+  v_other numeric;
+  v_size bigint;
 begin
-  v_cost := (
-    with size as (
-      select p_input_tokens as input_tokens
-      union
-      select r.above_input_tokens
-      from budget_internal.price_rates r
-      where r.price_id = p_price_id and r.variant = p_variant
-        and r.above_input_tokens > 0 and r.above_input_tokens < p_input_tokens
-    -- Materialized: pulled up, each amount would be worked out once for each place that reads it.
-    ), cost as materialized (
-      select budget_internal.price_usage(
-        p_price_id, p_variant,
-        budget_internal.worst_case_usage(p_price_id, p_variant, s.input_tokens, p_output_tokens, p_features, p_at), p_at
-      ) as amount
-      from size s
-    )
-    select case when count(*) = count(amount) and not exists (
-      -- What a request may use must have a price: it is never held as zero.
-      select 1
-      from budget_internal.charge_kinds k
-      where k.feature = any (p_features) and k.fallback_kind is null and not exists (
-        select 1 from budget_internal.price_rates r
-        where r.price_id = p_price_id and r.variant = p_variant and r.kind = k.kind
-      )
-    ) then max(amount) end from cost
+  v_cost := budget_internal.price_usage(
+    p_price_id, p_variant,
+    budget_internal.worst_case_usage(p_price_id, p_variant, p_input_tokens, p_output_tokens, p_features, p_at), p_at
   );
+  -- greatest() passes over null, which must stay here and below: no price.
+  for v_size in
+    select distinct r.above_input_tokens
+    from budget_internal.price_rates r
+    where r.price_id = p_price_id and r.variant = p_variant
+      and r.above_input_tokens > 0 and r.above_input_tokens < p_input_tokens
+  loop
+    v_other := budget_internal.price_usage(
+      p_price_id, p_variant,
+      budget_internal.worst_case_usage(p_price_id, p_variant, v_size, p_output_tokens, p_features, p_at), p_at
+    );
+    v_cost := case when v_cost is not null and v_other is not null then greatest(v_cost, v_other) end;
+  end loop;
+  if cardinality(p_features) > 0 and exists (
+    -- What a request may use must have a price: it is never held as zero.
+    select 1
+    from budget_internal.charge_kinds k
+    where k.feature = any (p_features) and k.fallback_kind is null and not exists (
+      select 1 from budget_internal.price_rates r
+      where r.price_id = p_price_id and r.variant = p_variant and r.kind = k.kind
+    )
+  ) then
+    v_cost := null;
+  end if;
   if extract(second from p_at) < 40 then
     return v_cost;
   end if;
   if exists (select 1 from budget_internal.price_windows w where w.price_id = p_price_id) then
-    v_later := budget_internal.worst_case(
+    v_other := budget_internal.worst_case(
       p_price_id, p_variant, p_input_tokens, p_output_tokens, p_features, date_trunc('minute', p_at) + interval '1 minute'
     );
-    -- greatest() passes over null, which must stay: no price.
-    v_cost := case when v_cost is not null and v_later is not null then greatest(v_cost, v_later) end;
+    v_cost := case when v_cost is not null and v_other is not null then greatest(v_cost, v_other) end;
   end if;
   return v_cost;
 end

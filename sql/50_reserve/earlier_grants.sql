@@ -5,7 +5,14 @@ create or replace function budget_internal.earlier_grants(p_admissions budget_in
 returns jsonb
 language plpgsql stable
 as $$
+declare
+  v_since constant timestamptz := p_now - make_interval(days => (
+    select max(a.idempotency_days) from unnest(p_admissions) a where a.key_id is not null and a.request_id is not null
+  ));
 begin
+  if v_since is null then
+    return jsonb '{}';
+  end if;
   return (
     with asked as (
       select distinct a.key_id, a.request_id, a.idempotency_days
@@ -20,8 +27,17 @@ begin
       select a.key_id, a.request_id, l.reservation_id, l.body_hash, null, l.reserved_nano_usd, null, l.kind::text,
         array[l.route_id], l.rung, null, null
       from asked a
-      join budget_internal.ledger_entries l on l.key_id = a.key_id and l.request_id = a.request_id
-      where l.booked_at > p_now - make_interval(days => a.idempotency_days) and l.kind not in ('leg', 'trued_up') and (l.outcome <> 'unsent' or l.kind <> 'released')
+      cross join lateral (
+        select l.*
+        from budget_internal.ledger_entries l
+        where l.key_id = a.key_id and l.request_id = a.request_id
+          and l.booked_at > p_now - make_interval(days => a.idempotency_days)
+          -- The partitions in question, no others are opened. A clock may have gone back since, though not by a month.
+          and l.booked_at > v_since and l.booked_at < p_now + interval '1 month'
+          and l.kind not in ('leg', 'trued_up') and (l.outcome <> 'unsent' or l.kind <> 'released')
+        -- Each by its key, whatever the planner believes of these tables.
+        offset 0
+      ) l
     )
     select coalesce(jsonb_object_agg(e.key_id || ' ' || e.request_id, jsonb_build_object(
       'reservation_id', e.reservation_id, 'body_hash', e.body_hash, 'holder', e.holder, 'reserved', e.reserved_nano_usd,

@@ -40,21 +40,14 @@ as $$
       coalesce(i.request #>> '{options,service_tier}', 'standard') as variant
     from item i
     where i.defect is null
-  ), keyed as (
+  ), caller as materialized (
+    -- What many requests of a batch share is looked up once: here by key, then by model, then by chain.
     select
-      a.*, k.org_id, k.key_id, k.chain, k.allowed_models, k.request_ceiling_nano_usd, k.disabled_at, k.allow_unpriced,
-      least(k.expires_at, s.expires_at) as expires_at, k.default_max_output_tokens,
+      q.key, k.org_id, k.key_id, k.project_id, k.chain, k.allowed_models, k.request_ceiling_nano_usd, k.disabled_at,
+      k.allow_unpriced, least(k.expires_at, s.expires_at) as expires_at, k.default_max_output_tokens,
       k.max_output_tokens as key_max_output_tokens, p.default_max_output_tokens as policy_max_output_tokens,
-      p.require_output_limit, p.stale_seconds, p.idempotency_days, p.on_unknown_cost, d.deleted_at,
-      case when a.grows then k.first_output_tokens end as first_output_tokens,
-      k.run_ceiling_nano_usd as key_run_ceiling, k.run_max_steps as key_run_max_steps,
-      u.run_id, u.ended_at as run_ended_at,
-      -- The bound by the key's own way of measuring, where the caller gave one; bytes are the bound that always holds.
-      case when k.input_bound in ('chars3', 'bytes4')
-        then coalesce((a.input_bounds ->> k.input_bound)::numeric::bigint, a.input_tokens) else a.input_tokens
-      end as bound,
-      case when k.input_bound = 'tokenizer' then (a.input_bounds ->> 'tokenizer')::numeric::bigint end as tokenizer_tokens,
-      c.alive, c.units,
+      p.require_output_limit, p.stale_seconds, p.idempotency_days, p.on_unknown_cost, d.deleted_at, k.first_output_tokens,
+      k.run_ceiling_nano_usd as key_run_ceiling, k.run_max_steps as key_run_max_steps, k.input_bound, c.alive, c.units,
       array(
         select l.scope_id from budget_internal.rate_limits l where l.scope_id in (k.key_id, k.project_id) order by l.scope_id
       ) as rate_scope_ids,
@@ -65,16 +58,29 @@ as $$
         order by g.place
         limit 1
       ) as ladder_scope_id
-    from asked a
-    left join budget_internal.key_secrets s on s.secret_hash = budget_internal.key_secret_hash(a.key)
-    left join budget_internal.keys k on k.key_id = s.key_id
+    from (select distinct a.key from asked a) q
+    join budget_internal.key_secrets s on s.secret_hash = budget_internal.key_secret_hash(q.key)
+    join budget_internal.keys k on k.key_id = s.key_id
     left join budget_internal.scopes d on d.scope_id = k.key_id
-    left join lateral budget_internal.policy(k.org_id, k.project_id) p on k.org_id is not null
-    left join lateral (
+    left join lateral budget_internal.policy(k.org_id, k.project_id) p on true
+    cross join lateral (
       select count(*) as alive, count(*) filter (where s.kind = 'unit') as units
       from budget_internal.scopes s
       where s.scope_id = any (k.chain) and s.deleted_at is null
-    ) c on k.key_id is not null
+    ) c
+  ), keyed as (
+    select
+      a.item, a.asked_model, a.max_output_tokens, a.choices, a.inputs, a.request_id, a.body_hash, a.holder, a.asked_features, a.run_name,
+      a.run_ceiling_usd, a.run_max_steps, a.variant, k.*,
+      case when a.grows then k.first_output_tokens end as first_slice_tokens,
+      u.run_id, u.ended_at as run_ended_at,
+      -- The bound by the key's own way of measuring, where the caller gave one; bytes are the bound that always holds.
+      case when k.input_bound in ('chars3', 'bytes4')
+        then coalesce((a.input_bounds ->> k.input_bound)::numeric::bigint, a.input_tokens) else a.input_tokens
+      end as bound,
+      case when k.input_bound = 'tokenizer' then (a.input_bounds ->> 'tokenizer')::numeric::bigint end as tokenizer_tokens
+    from asked a
+    left join caller k on k.key = a.key
     left join budget_internal.scopes w on w.parent_id = k.key_id and w.name = a.run_name and w.kind = 'run'
       and w.deleted_at is null
     left join budget_internal.runs u on u.run_id = w.scope_id
@@ -100,63 +106,88 @@ as $$
       from budget_internal.rungs r
       where r.scope_id = k.ladder_scope_id
     ) w
-  ), routed as (
-    select w.*, r.*, o.cap_output_tokens,
-      -- A hold that grows starts with a first slice.
-      least(o.cap_output_tokens, w.first_output_tokens) as output_tokens
-    from way w
-    cross join lateral (
+  ), offer as materialized (
+    select
+      t.org_id, t.model, count(*) as routes_count,
+      array_agg(t.route_id order by t.priority, t.route_id) as route_ids,
+      array_agg(t.price_id order by t.priority, t.route_id) as price_ids,
+      array_agg(t.priority order by t.priority, t.route_id) as priorities,
+      array_agg(t.weight order by t.priority, t.route_id) as weights,
+      jsonb_agg(
+        jsonb_build_object('provider', t.provider, 'account', t.account, 'upstream_model', t.upstream_model)
+        order by t.priority, t.route_id
+      ) as routes,
+      array_agg(distinct t.priced_model) as priced_models,
+      array_agg(distinct t.account_id) as account_ids,
+      min(t.max_output_tokens) as model_max_output,
+      -- Null: a route without a known window takes the whole input.
+      case when count(*) = count(t.context_window_tokens) then max(t.context_window_tokens) end as context_window_tokens
+    from (
       select
-        array_agg(t.route_id order by t.place, t.route_id) as route_ids,
-        array_agg(t.price_id order by t.place, t.route_id) as price_ids,
-        array_agg(distinct t.priced_model) as priced_models,
-        jsonb_agg(
-          jsonb_build_object('provider', t.provider, 'account', t.account, 'upstream_model', t.upstream_model)
-          order by t.place, t.route_id
-        ) as routes,
-        array_agg(distinct t.account_id) as account_ids,
-        min(t.max_output_tokens) as model_max_output,
-        -- Each of many inputs has the window to itself.
-        coalesce(max(least(w.way_tokens, t.context_window_tokens * w.inputs)), 0) as bounded_input
-      from (
-        select
-          r.route_id, r.provider, r.upstream_model, r.account_id, c.name as account,
-          m.max_output_tokens, m.context_window_tokens,
-          -- Routes of one priority in a random order, each first as often as its weight says.
-          row_number() over (order by r.priority, -ln(1 - random()) / r.weight) as place,
-          i.price_id, coalesce(v.model, r.upstream_model) as priced_model
-        from budget_internal.routes r
-        join budget_internal.scopes c on c.scope_id = r.account_id and c.org_id = r.account_org_id
-        cross join lateral (
-          select budget_internal.price_in_force(r.provider, r.upstream_model, p_now) as price_id offset 0
-        ) i
-        left join budget_internal.prices v on v.price_id = i.price_id
-        -- An alias has the limits of its model.
-        left join budget_internal.models m on m.provider = r.provider and m.model = coalesce(v.model, r.upstream_model)
-        where r.model = w.model and r.org_id = case
-          when exists (select 1 from budget_internal.routes o where o.org_id = w.org_id and o.model = w.model) then w.org_id
-          else 0
-        end
-      ) t
+        q.org_id, q.model, r.route_id, r.provider, r.upstream_model, r.account_id, r.priority, r.weight, c.name as account,
+        m.max_output_tokens, m.context_window_tokens, i.price_id, coalesce(v.model, r.upstream_model) as priced_model
+      from (select distinct w.org_id, w.model from way w) q
+      join budget_internal.routes r on r.model = q.model and r.org_id = case
+        when exists (select 1 from budget_internal.routes o where o.org_id = q.org_id and o.model = q.model) then q.org_id
+        else 0
+      end
+      join budget_internal.scopes c on c.scope_id = r.account_id and c.org_id = r.account_org_id
+      cross join lateral (
+        select budget_internal.price_in_force(r.provider, r.upstream_model, p_now) as price_id offset 0
+      ) i
+      left join budget_internal.prices v on v.price_id = i.price_id
+      -- An alias has the limits of its model.
+      left join budget_internal.models m on m.provider = r.provider and m.model = coalesce(v.model, r.upstream_model)
+    ) t
+    group by t.org_id, t.model
+  ), routed as (
+    select w.*, f.priced_models, f.account_ids, f.model_max_output, o.cap_output_tokens,
+      -- Each of many inputs has the window to itself.
+      coalesce(least(w.way_tokens, f.context_window_tokens * w.inputs), 0) as bounded_input,
+      case when r.places is null then f.route_ids
+        else array(select f.route_ids[i] from unnest(r.places) with ordinality u (i, n) order by n) end as route_ids,
+      case when r.places is null then f.price_ids
+        else array(select f.price_ids[i] from unnest(r.places) with ordinality u (i, n) order by n) end as price_ids,
+      case when r.places is null then f.routes
+        else (select jsonb_agg(f.routes -> (i - 1) order by n) from unnest(r.places) with ordinality u (i, n)) end as routes,
+      -- A hold that grows starts with a first slice.
+      least(o.cap_output_tokens, w.first_slice_tokens) as output_tokens
+    from way w
+    left join offer f on f.org_id = w.org_id and f.model = w.model
+    cross join lateral (
+      -- Routes of one priority in a random order, each first as often as its weight says.
+      select case when f.routes_count > 1 then array(
+        select i from generate_subscripts(f.route_ids, 1) i order by f.priorities[i], -ln(1 - random()) / f.weights[i]
+      ) end as places
+      offset 0
     ) r
     cross join lateral (
       -- One cap for the whole plan: the smallest that every route, the key, the rung and the caller allow.
       select least(
-        coalesce(w.max_output_tokens, w.default_max_output_tokens, w.policy_max_output_tokens, least(r.model_max_output, 8192)),
-        w.key_max_output_tokens, r.model_max_output, w.rung_max_output_tokens
+        coalesce(w.max_output_tokens, w.default_max_output_tokens, w.policy_max_output_tokens, least(f.model_max_output, 8192)),
+        w.key_max_output_tokens, f.model_max_output, w.rung_max_output_tokens
       ) as cap_output_tokens
     ) o
+  ), budgeted as materialized (
+    select r.key_id, r.run_id, r.model, b.*
+    from (
+      select distinct on (r.key_id, r.run_id, r.model) r.key_id, r.run_id, r.model, r.chain, r.account_ids, r.priced_models
+      from routed r
+      where r.key_id is not null
+      order by r.key_id, r.run_id, r.model
+    ) r
+    cross join lateral (
+      select array_agg(b.budget_id order by l.place, b.budget_id) as budget_ids, bool_or(b.enforcement = 'strict') as strict
+      from unnest(r.run_id || r.chain || coalesce(r.account_ids, '{}')) with ordinality l (scope_id, place)
+      join budget_internal.budgets b on b.scope_id = l.scope_id and b.deleted_at is null
+      where b.models is null or b.models && r.priced_models
+    ) b
   ), chained as (
     select r.*, b.budget_ids,
       r.run_name is not null and r.run_id is null as makes_run,
       coalesce(b.strict, false) or (r.run_name is not null and r.run_id is null) as strict
     from routed r
-    left join lateral (
-      select array_agg(b.budget_id order by l.place, b.budget_id) as budget_ids, bool_or(b.enforcement = 'strict') as strict
-      from unnest(r.run_id || r.chain || coalesce(r.account_ids, '{}')) with ordinality l (scope_id, place)
-      join budget_internal.budgets b on b.scope_id = l.scope_id and b.deleted_at is null
-      where b.models is null or b.models && r.priced_models
-    ) b on r.key_id is not null
+    left join budgeted b on b.key_id = r.key_id and b.model = r.model and b.run_id is not distinct from r.run_id
   ), priced as (
     select c.*, p.cost
     from chained c

@@ -62,12 +62,16 @@ begin
           return 'inputs must be a whole number from 1 to 100000';
         end if;
       when 'features' then
-        if jsonb_typeof(v_value) <> 'array' or exists (
-          select 1 from jsonb_array_elements(v_value) f
-          where jsonb_typeof(f) <> 'string'
-            or not exists (select 1 from budget_internal.charge_kinds k where k.feature = f #>> '{}')
-        ) then
+        if jsonb_typeof(v_value) <> 'array' then
           return 'features must be an array of features that are priced apart';
+        elsif v_value <> '[]' then
+          if exists (
+            select 1 from jsonb_array_elements(v_value) f
+            where jsonb_typeof(f) <> 'string'
+              or not exists (select 1 from budget_internal.charge_kinds k where k.feature = f #>> '{}')
+          ) then
+            return 'features must be an array of features that are priced apart';
+          end if;
         end if;
       when 'uses' then
         if jsonb_typeof(v_value) <> 'object' or exists (

@@ -10,6 +10,7 @@ declare
   v_changed bigint;
   v_charged_ids bigint[];
   v_added bigint[];
+  v_narrowed boolean;
   v_now_ms constant bigint := extract(epoch from p_now) * 1000;
 begin
   if cardinality(v_ids) = 0 then
@@ -21,7 +22,8 @@ begin
       r.held_period_ids || r.counted_period_ids as period_ids, r.price_ids[r.attempt] as price_id,
       (extract(epoch from r.reserved_at) * 1000)::bigint as since_ms
     from unnest(p_closures) c
-    join budget_internal.reservations r on r.reservation_id = c.reservation_id
+    -- By its id, however small the table was when this was planned.
+    cross join lateral (select * from budget_internal.reservations r where r.reservation_id = c.reservation_id offset 0) r
   ), moved as (
     select
       -- A period gives back the hold only where one was taken. One that is narrowed to models is charged only for them.
@@ -31,11 +33,17 @@ begin
       ), 0) as spent,
       coalesce(sum(l.reserved_nano_usd::numeric) filter (where i.place <= cardinality(l.held_period_ids)), 0) as held,
       count(*) filter (where i.place <= cardinality(l.held_period_ids)) as holds,
+      bool_or(b.models is not null) as narrowed,
       coalesce(sum(l.since_ms) filter (where i.place <= cardinality(l.held_period_ids)), 0) as since_ms
     from leg l
     cross join lateral unnest(l.period_ids) with ordinality i (period_id, place)
-    left join budget_internal.periods p on p.period_id = i.period_id
-    left join budget_internal.budgets b on b.budget_id = p.budget_id
+    left join lateral (
+      select b.models
+      from budget_internal.periods p
+      join budget_internal.budgets b on b.budget_id = p.budget_id
+      where p.period_id = i.period_id
+      offset 0
+    ) b on true
     left join budget_internal.prices m on b.models is not null and m.price_id = l.price_id
     group by i.period_id
   ), changed as (
@@ -48,13 +56,13 @@ begin
         else greatest(1, (7 * p.hold_ms + (v_now_ms - m.since_ms / m.holds)) / 8)
       end
     from moved m
-    where p.period_id = m.period_id
+    where p.period_id = m.period_id and p.period_id = any (array(select o.period_id from moved o))
     returning p.period_id, m.spent::bigint as added
   )
   select
-    (select count(*) from moved), count(*),
+    (select count(*) from moved), (select bool_or(m.narrowed) from moved m), count(*),
     array_agg(c.period_id) filter (where c.added > 0), array_agg(c.added) filter (where c.added > 0)
-  into v_expected, v_changed, v_charged_ids, v_added
+  into v_expected, v_narrowed, v_changed, v_charged_ids, v_added
   from changed c;
   if v_changed <> v_expected then
     perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
@@ -76,13 +84,15 @@ begin
     )
     select
       r.org_id, p_now, c.kind, r.reservation_id, r.key_id, r.scope_ids,
-      budget_internal.charged_period_ids(r.held_period_ids || r.counted_period_ids, r.price_ids[r.attempt]),
+      case when v_narrowed
+        then budget_internal.charged_period_ids(r.held_period_ids || r.counted_period_ids, r.price_ids[r.attempt])
+        else r.held_period_ids || r.counted_period_ids end,
       c.amount_nano_usd, r.reserved_nano_usd, c.source, c.outcome, c.usage, c.provider_cost_usd,
       cardinality(r.held_period_ids) > 0 and c.amount_nano_usd > r.reserved_nano_usd, c.flags, r.model, r.route_ids[r.attempt], r.price_ids[r.attempt], c.variant,
       r.request_id, r.body_hash, r.reserved_at, c.note, r.rung, r.attempt,
       nullif(r.rate_scope_ids, '{}'), r.rate_minute_at, nullif(r.rate_tokens, 0)
     from unnest(p_closures) c
-    join budget_internal.reservations r on r.reservation_id = c.reservation_id
+    cross join lateral (select * from budget_internal.reservations r where r.reservation_id = c.reservation_id offset 0) r
     order by c.item
     returning reservation_id, kind, amount_nano_usd, reserved_nano_usd, overrun, source, flags
   )

@@ -8,6 +8,7 @@ declare
   v_ids uuid[] := array(select distinct (r ->> 'reservation_id')::uuid from jsonb_array_elements(p_reports) r);
   v_now timestamptz;
   v_closures budget_internal.closure[];
+  v_malformed budget_internal.closure[];
   v_done integer[];
   v_item bigint;
   v_report jsonb;
@@ -17,9 +18,11 @@ begin
 
   v_now := budget_internal.clock();
   v_closures := array(
-    select c from budget_internal.judge_closures(p_reports, v_now) c
-    join budget_internal.reservations r on r.reservation_id = c.reservation_id
-    where c.outcome <> 'stale' or r.stale_at < v_now
+    select c
+    from budget_internal.judge_closures(p_reports, v_now) c
+    where c.outcome <> 'stale' or exists (
+      select 1 from budget_internal.reservations r where r.reservation_id = c.reservation_id and r.stale_at < v_now offset 0
+    )
     order by c.item
   );
   v_done := array(select c.item from unnest(v_closures) c);
@@ -27,9 +30,10 @@ begin
   return query select * from budget_internal.book_closures(
     array(select c from unnest(v_closures) c where c.defect is null order by c.item), v_now
   );
-  return query select * from budget_internal.defer_closures(
-    array(select c from unnest(v_closures) c where c.defect is not null order by c.item), p_reports, v_now
-  );
+  v_malformed := array(select c from unnest(v_closures) c where c.defect is not null order by c.item);
+  if cardinality(v_malformed) > 0 then
+    return query select * from budget_internal.defer_closures(v_malformed, p_reports, v_now);
+  end if;
 
   if cardinality(v_done) < jsonb_array_length(p_reports) then
     for v_item, v_report in

@@ -12,7 +12,10 @@ begin
     from unnest(p_closures) c
     join budget_internal.reservations r on r.reservation_id = c.reservation_id
     cross join lateral unnest(r.rate_scope_ids) s (scope_id)
-    cross join lateral budget_internal.used_tokens(c.kind, c.usage) u (tokens)
+    -- Only for calls that count in a window.
+    cross join lateral (
+      select budget_internal.used_tokens(c.kind, c.usage) as tokens where r.rate_scope_ids <> '{}' offset 0
+    ) u
     where u.tokens is not null
     group by s.scope_id, r.rate_minute_at
   ) d

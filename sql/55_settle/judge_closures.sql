@@ -18,7 +18,7 @@ as $$
       nullif(nullif(r.value -> 'usage_seen', 'null'), '{}') as usage_seen,
       (r.value ->> 'provider_cost_usd')::numeric as provider_cost_usd,
       r.value ->> 'service_tier' as service_tier,
-      budget_internal.short_note(r.value -> 'note') as note
+      case when jsonb_typeof(r.value -> 'note') = 'object' then budget_internal.short_note(r.value -> 'note') end as note
     from jsonb_array_elements(p_reports) with ordinality r
     order by (r.value ->> 'reservation_id')::uuid, r.ordinality
   ), row_found as (
@@ -35,10 +35,12 @@ as $$
         join budget_internal.account_settings a on a.account_id = t.account_id and a.trusts_stated_cost
         where t.route_id = r.route_ids[r.attempt]
       ) as states_cost,
-      budget_internal.usage_defect(p.usage) as usage_defect,
-      budget_internal.usage_defect(p.usage_seen) as seen_defect
+      case when p.usage is not null then budget_internal.usage_defect(p.usage) end as usage_defect,
+      case when p.usage_seen is not null then budget_internal.usage_defect(p.usage_seen) end as seen_defect
     from report p
-    join budget_internal.reservations r on r.reservation_id = p.reservation_id
+    -- Here and below, each row by its id, however many the planner expects: not the whole table.
+    cross join lateral (select * from budget_internal.reservations r where r.reservation_id = p.reservation_id offset 0) r
+    offset 0
   ), priced as (
     select f.*,
       case
@@ -88,7 +90,7 @@ as $$
         from classed c2
         cross join lateral unnest(c2.held_period_ids || c2.counted_period_ids) with ordinality i (period_id, place)
       ) x
-      join budget_internal.periods p on p.period_id = x.period_id
+      cross join lateral (select p.held_nano_usd from budget_internal.periods p where p.period_id = x.period_id offset 0) p
     ) w on w.reservation_id = c.reservation_id and w.period_id = h.period_id
     group by c.reservation_id
   )
@@ -129,8 +131,8 @@ as $$
       when k.lost then 'missing_period'
       -- What never had a price held nothing; what held had one.
       when (c.price_id is not null or c.held_period_ids <> '{}')
-        and not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id) then 'missing_price'
-      when not exists (select 1 from budget_internal.keys y where y.key_id = c.key_id) then 'missing_key'
+        and not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id offset 0) then 'missing_price'
+      when not exists (select 1 from budget_internal.keys y where y.key_id = c.key_id offset 0) then 'missing_key'
     end,
     c.variant
   from classed c

@@ -8,9 +8,11 @@ create or replace function budget.settle_batch(p_settlements jsonb) returns seto
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
+  v_defects text[];
   v_items integer[];
   v_reports jsonb;
 begin
@@ -19,10 +21,15 @@ begin
     perform budget_internal.fail('LB101', 'settlements must be a JSON array', '');
   end if;
 
+  v_defects := array(
+    select budget_internal.settlement_defect(s.value)
+    from jsonb_array_elements(p_settlements) with ordinality s
+    order by s.ordinality
+  );
   select coalesce(array_agg(s.ordinality::integer order by s.ordinality), '{}'), coalesce(jsonb_agg(s.value order by s.ordinality), '[]')
   into v_items, v_reports
   from jsonb_array_elements(p_settlements) with ordinality s
-  where budget_internal.settlement_defect(s.value) is null;
+  where v_defects[s.ordinality] is null;
 
   return query
   select r.* from (
@@ -30,10 +37,10 @@ begin
       c.overrun, c.source, c.flags
     from budget_internal.close_reservations(v_reports) c
     union all
-    select s.ordinality::integer, 'rejected', 'invalid_request', budget_internal.settlement_defect(s.value), null, null, null,
+    select s.ordinality::integer, 'rejected', 'invalid_request', v_defects[s.ordinality], null, null, null,
       false, null, '{}'
     from jsonb_array_elements(p_settlements) with ordinality s
-    where budget_internal.settlement_defect(s.value) is not null
+    where v_defects[s.ordinality] is not null
   ) r
   order by r.item;
 end

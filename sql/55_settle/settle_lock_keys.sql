@@ -6,15 +6,17 @@ language plpgsql stable
 as $$
 begin
   return (
-    with held as (
-      select r.held_period_ids || r.counted_period_ids as period_ids, r.scope_ids, r.rate_scope_ids
+    with open as (
+      select r.reservation_id, r.held_period_ids || r.counted_period_ids as period_ids, r.scope_ids, r.rate_scope_ids
       from budget_internal.reservations r
       where r.reservation_id = any (p_reservation_ids)
+    ), held as (
+      select o.period_ids, o.scope_ids, o.rate_scope_ids from open o
       union all
-      select l.period_ids, l.scope_ids, l.rate_scope_ids
-      from unnest(p_reservation_ids) i (reservation_id)
-      join budget_internal.ledger_entries l on l.reservation_id = i.reservation_id
-      where not exists (select 1 from budget_internal.reservations r where r.reservation_id = i.reservation_id)
+      select e.period_ids, e.scope_ids, e.rate_scope_ids
+      from budget_internal.ended_chains(array(
+        select i.id from unnest(p_reservation_ids) i (id) where i.id not in (select o.reservation_id from open o)
+      )) e
     )
     select coalesce(array_agg(k.lock_key), '{}')
     from (

@@ -8,6 +8,7 @@ create or replace function budget.extend_batch(p_extensions jsonb) returns setof
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare

@@ -7,6 +7,7 @@ returns table (reservation_id uuid, alive boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
+set enable_seqscan = off
 set plan_cache_mode = force_generic_plan
 as $$
 begin

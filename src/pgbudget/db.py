@@ -80,6 +80,13 @@ _SETTLE = f"select {', '.join(_SETTLE_COLUMNS)} from budget.settle_batch(%s) ord
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
 
 
+async def _check_alive(connection: psycopg.AsyncConnection[DictRow]) -> None:
+    """Raise :class:`psycopg.OperationalError` where the server has ended the connection while it was idle; asks it nothing."""
+    # Neither waits. The first may find the server's last words, the second then finds the end.
+    connection.pgconn.consume_input()
+    connection.pgconn.consume_input()
+
+
 class Database:
     """A pool, used one statement a transaction, so that PgBouncer in transaction mode may stand between."""
 
@@ -92,7 +99,7 @@ class Database:
             open=False,
             # Short: given up, the pool tries anew for the next caller; otherwise its pauses would grow with the outage.
             reconnect_timeout=1,
-            check=AsyncConnectionPool.check_connection,
+            check=_check_alive,
             kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row, "connect_timeout": 5},
         )
 

@@ -637,7 +637,7 @@ MUTANTS = [
     mutant(
         "one priced route is enough",
         what_cannot_be_priced,
-        (PLAN, "case when count(*) = count(w.cost) then max(w.cost) end", "max(w.cost)"),
+        (PLAN, "if v_cost is null then", "if false then"),
     ),
     # Narrowed, raised, carried over, reset.
     mutant(
@@ -949,7 +949,7 @@ MUTANTS = [
             "coalesce(cardinality(p.budget_ids), 0) > 10",
         ),
     ),
-    mutant("the cheapest route counts", over_all_routes, (PLAN, "then max(w.cost) end", "then min(w.cost) end")),
+    mutant("the cheapest route counts", over_all_routes, (PLAN, "greatest(v_most, v_cost)", "least(v_most, v_cost)")),
     mutant(
         "the ceiling of the key is not looked at",
         over_all_routes,

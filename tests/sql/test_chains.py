@@ -320,7 +320,7 @@ def test_64_callers_get_the_answers_of_one_who_decides_alone(world: World, seed:
     def run(number: int) -> list[Call]:
         with world.connect_gateway() as connection:
             # 64 callers wait for one budget of the org: on a slow machine longer than a gateway should.
-            connection.execute("set lock_timeout = '60s'")
+            connection.execute("set lock_timeout = '60s'; set statement_timeout = '60s'")
             caller = Caller(connection, secrets, random.Random(seed * CALLERS + number))
             start.wait()
             for _ in range(STEPS):
