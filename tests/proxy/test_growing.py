@@ -49,7 +49,8 @@ def bound(world: World, gateway: Gateway, **body: Any) -> int:
     key = world.key(10**9, first_output_tokens=10)
     answer = gateway.chat(key, {"status": 400}, stream=True, **body)
     assert answer.status_code == 400
-    return int(settled(world, key)[0]["reserved_nano_usd"]) // 1000 - 10 * TOKEN * body.get("n", 1)
+    held = int(settled(world, key)[0]["reserved_nano_usd"]) // 1000
+    return held - 10 * TOKEN * int(body.get("n", 1))
 
 
 def test_a_stream_with_room_is_whole_and_begins_with_a_slice(world: World, gateway: Gateway, simulator: Simulator) -> None:
@@ -140,7 +141,7 @@ def test_what_may_think_unseen_does_not_grow(world: World, simulator: Simulator,
            budget.set_route(null, 'thinker', %s, 'thinking')""",
         provider, provider,
     )  # fmt: skip
-    account = {"account_thinking_url": f"{simulator.url}/v1", "account_thinking_key": Simulator.KEY}
+    account: dict[str, Any] = {"account_thinking_url": f"{simulator.url}/v1", "account_thinking_key": Simulator.KEY}
     with Gateway(world.gateway_dsn, simulator.url, **account) as gateway:
         limit = bound(world, gateway, max_tokens=2000) + len("thinker") - len("t-mini") + 150 * TOKEN
         key = world.key(limit, first_output_tokens=50)

@@ -20,7 +20,8 @@ def test_a_call_says_which_budget_is_most_used(world: World, gateway: Gateway, s
     def warning() -> str | None:
         answer = gateway.chat(key, stream=stream)
         assert answer.status_code == 200
-        return answer.headers.get(HEADER)
+        said: str | None = answer.headers.get(HEADER)
+        return said
 
     assert warning() is None
     assert len(settled(world, key, 1)) == 1

@@ -52,8 +52,13 @@ def test_it_is_given_back_and_not_called() -> None:
         body = json.dumps(chat_request("k")["json"]).encode()
         headers = [(b"authorization", b"Bearer k"), (b"content-type", b"application/json")]
 
+        messages: list[Message] = [{"type": "http.request", "body": body}]
+
         async def receive() -> Message:
-            return {"type": "http.request", "body": body}
+            if not messages:
+                # The client stays.
+                await asyncio.Event().wait()
+            return messages.pop()
 
         await CallEndpoint(plane, Chat())({"type": "http", "headers": headers}, receive, send)
         await upstream.close()
