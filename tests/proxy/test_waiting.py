@@ -95,7 +95,7 @@ def test_first_come_first_served_and_no_late_small_one_slips_by(world: World, ga
         # It would fit, and is not served before its turn.
         assert order == []
         simulator.open("room")
-        for call in (*calls, *waiting):
+        for call in list[Future[Any]]([*calls, *waiting]):
             call.result()
     # It and the first small one may end in either order.
     assert "large" in order[:2]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
+from starlette.types import Message
 
 from pgbudget.config import Config
 from pgbudget.data_plane import DataPlane
@@ -32,6 +33,12 @@ class Refusing:
         return [self._result for _ in requests]
 
 
+async def stays() -> Message:
+    """A client that waits for its answer."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 def refusal(code: str) -> dict[str, Any]:
     """The error of a body that is refused with a code."""
 
@@ -41,7 +48,8 @@ def refusal(code: str) -> dict[str, Any]:
         database = cast(Database, Refusing(code))
         try:
             with pytest.raises(BudgetError) as caught:
-                await DataPlane(config, database, database, upstream).reserve({"key": "k", "request_id": str(uuid.uuid4())})
+                request = {"key": "k", "request_id": str(uuid.uuid4())}
+                await DataPlane(config, database, database, upstream).reserve(request, stays)
         finally:
             await upstream.close()
         error: dict[str, Any] = caught.value.body()["error"]
