@@ -46,9 +46,9 @@ def refusal(code: str) -> dict[str, Any]:
         config = Config(dsn="")
         upstream = Upstream(config)
         database = cast(Database, Refusing(code))
+        request = {"key": "k", "request_id": str(uuid.uuid4())}
         try:
             with pytest.raises(BudgetError) as caught:
-                request = {"key": "k", "request_id": str(uuid.uuid4())}
                 await DataPlane(config, database, database, upstream).reserve(request, stays)
         finally:
             await upstream.close()
