@@ -572,7 +572,7 @@ def test_an_account_without_a_key_is_named_in_the_log(world: World, simulator: S
         ("POST", "/v1/chat/completions", 401),
         ("GET", "/v1/models", 401),
         ("GET", "/v1/budget", 401),
-        ("POST", "/v1/embeddings", 404),
+        ("POST", "/v1/images/generations", 404),
         ("POST", "/admin/reconcile", 401),
         ("GET", "/nothing", 404),
     ],

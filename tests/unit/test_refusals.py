@@ -32,6 +32,9 @@ class Refusing:
     async def reserve_batch(self, requests: Sequence[dict[str, Any]]) -> list[ReserveResult]:
         return [self._result for _ in requests]
 
+    async def extend_batch(self, extensions: Sequence[dict[str, Any]]) -> list[ReserveResult]:
+        raise AssertionError("nothing is held, so nothing grows")
+
 
 async def stays() -> Message:
     """A client that waits for its answer."""

@@ -18,6 +18,7 @@ RATES: dict[str, dict[str, Fraction]] = {
         "cache_write_5m": Fraction(3750),
         "cache_write_1h": Fraction(6000),
         "output": Fraction(15000),
+        "web_search": Fraction(10_000_000),
     },
     # Not whole: each amount is rounded up once.
     "odd": {"input": Fraction("1000.3"), "output": Fraction("4000.21")},
@@ -29,6 +30,7 @@ FALLBACK = {"cache_read": "input", "reasoning": "output"}
 #: Kinds that count as tokens of a minute; fees do not.
 TOKENS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning")
 KNOWN = (*TOKENS, "web_search")
+NOT_INPUT = ("output", "web_search")
 #: Kinds of input that only a request with this feature can turn into.
 BY_FEATURE = ("cache_write_5m", "cache_write_1h")
 
@@ -85,7 +87,7 @@ def worst_case(model: str, input_tokens: int, output_tokens: int, features: froz
 
 
 def _can_be_input(kind: str, features: frozenset[str]) -> bool:
-    return kind != "output" and (kind not in BY_FEATURE or kind in features)
+    return kind not in NOT_INPUT and (kind not in BY_FEATURE or kind in features)
 
 
 def plan_cost(name: str, input_tokens: int, output_tokens: int, features: frozenset[str]) -> int | None:
