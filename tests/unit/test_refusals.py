@@ -49,7 +49,7 @@ def refusal(code: str) -> dict[str, Any]:
         config = Config(dsn="")
         upstream = Upstream(config)
         database = cast(Database, Refusing(code))
-        request = {"key": "k", "request_id": str(uuid.uuid4())}
+        request = {"key": "k", "model": "m", "request_id": str(uuid.uuid4())}
         try:
             with pytest.raises(BudgetError) as caught:
                 await DataPlane(config, database, database, upstream).reserve(request, stays)
