@@ -124,7 +124,7 @@ class Responses(Route):
 
     def events(self, text: str, usage: Any) -> list[Body]:
         """See :class:`Route`."""
-        begun = {"id": "a", "object": "response", "status": "in_progress", "output": [], "usage": None}
+        begun: Body = {"id": "a", "object": "response", "status": "in_progress", "output": [], "usage": None}
         delta = {"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": text}
         return [
             {"type": "response.created", "response": begun},

@@ -16,6 +16,7 @@ from typing import Any
 
 import anthropic
 import httpx
+import httpx2
 import openai
 import pytest
 
@@ -601,14 +602,18 @@ def the_model_that_was_admitted_is_the_one_that_is_charged(t: Trial) -> None:
 
 def wire_requests(t: Trial, key: str) -> tuple[int, Any]:
     """Make the call with the SDK as it comes, which tries again twice; how many requests it made, and its error."""
-    made = []
-    options: dict[str, Any] = {"api_key": key, "http_client": httpx.Client(event_hooks={"request": [made.append]})}
+    made: list[Any] = []
+    hooks: Any = {"request": [made.append]}
     body = t.route.body(stream=t.stream)
     if t.route is MESSAGES:
-        with anthropic.Anthropic(base_url=t.gateway.url, **options) as client, pytest.raises(anthropic.APIStatusError) as found:
+        watched = httpx2.Client(event_hooks=hooks)
+        with (
+            anthropic.Anthropic(base_url=t.gateway.url, api_key=key, http_client=watched) as client,
+            pytest.raises(anthropic.APIStatusError) as found,
+        ):
             client.messages.create(**body)
         return len(made), found.value
-    with openai.OpenAI(base_url=f"{t.gateway.url}/v1", **options) as sdk:
+    with openai.OpenAI(base_url=f"{t.gateway.url}/v1", api_key=key, http_client=httpx.Client(event_hooks=hooks)) as sdk:
         create: dict[str, Callable[..., Any]] = {
             "chat": sdk.chat.completions.create,
             "completions": sdk.completions.create,
