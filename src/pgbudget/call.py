@@ -526,6 +526,8 @@ def ending_of(meter: Meter, *, broken: bool) -> Ending:
         and not meter.failed
         and (kinds.get("output", 1) or kinds.get("audio_out") or kinds.get("image_out") or not meter.output_bytes)
     ):
+        if "input" not in kinds:
+            return Ending("estimated", {"usage": {"input": meter.request.input_tokens, **kinds}, **said})
         if meter.provider_cost_usd is not None:
             said["provider_cost_usd"] = meter.provider_cost_usd
         return Ending("finished", {"usage": kinds, **said})

@@ -23,8 +23,8 @@ import pytest
 from pgbudget import cli
 from tests.e2e.test_openai_sdk import MESSAGES, client_of, refusals
 from tests.e2e.test_two_gateways import sampled, two_gateways
+from tests.proxy.calls import STANDARD, STREAMED, budget, hold_of, settled
 from tests.proxy.test_admission import NOON, error_of, rate_limit
-from tests.proxy.test_cases import STANDARD, STREAMED, budget, hold_of, settled
 from tests.support.processes import Gateway, Simulator, chat_request, wait_until
 from tests.support.world import Row, World
 

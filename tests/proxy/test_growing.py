@@ -14,7 +14,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
-from tests.proxy.test_cases import settled
+from tests.proxy.calls import settled
 from tests.support.processes import Gateway, Simulator, chat_request, wait_until
 from tests.support.world import World
 

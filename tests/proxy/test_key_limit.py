@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.proxy.test_cases import STREAMED, settled
+from tests.proxy.calls import STREAMED, settled
 from tests.support.processes import Gateway, Simulator, wait_until
 from tests.support.world import World
 

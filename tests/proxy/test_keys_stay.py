@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.proxy.test_cases import STREAMED
+from tests.proxy.calls import STREAMED
 from tests.support.processes import Gateway, Simulator, chat_request
 from tests.support.world import World
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.proxy.calls import STREAMED, settled
 from tests.proxy.test_admission import ladder
-from tests.proxy.test_cases import STREAMED, settled
 from tests.support.processes import Gateway, Simulator, messages_request, wait_until
 from tests.support.world import World
 

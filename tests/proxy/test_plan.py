@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.proxy.test_cases import STANDARD, STREAMED, settled
+from tests.proxy.calls import STANDARD, STREAMED, settled
 from tests.support.processes import Gateway, Simulator, chat_request, wait_until
 from tests.support.world import World
 

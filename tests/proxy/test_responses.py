@@ -13,7 +13,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.proxy.test_cases import STANDARD, STREAMED, budget, settled
+from tests.proxy.calls import STANDARD, STREAMED, budget, settled
 from tests.support.processes import Gateway, Simulator, responses_request, wait_until
 from tests.support.world import World
 
@@ -314,7 +314,6 @@ def test_use_09_usage_that_says_nothing_is_bounded_by_the_text(
     "usage",
     [
         {"input_tokens": -100, "output_tokens": 50},
-        {"input_tokens": "12", "output_tokens": "5"},
         {"input_tokens": 10**18, "output_tokens": 1},
         {"input_tokens": 1.5, "output_tokens": 1},
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.proxy.test_cases import STREAMED, hold_of, settled
+from tests.proxy.calls import STREAMED, hold_of, settled
 from tests.support.processes import Gateway, Simulator, chat_request, wait_until
 from tests.support.world import World
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.proxy.test_cases import STANDARD, STREAMED, settled
+from tests.proxy.calls import STANDARD, STREAMED, settled
 from tests.support.processes import Gateway, Simulator
 from tests.support.world import World
 

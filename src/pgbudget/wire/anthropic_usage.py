@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from pgbudget.wire.usage import whole_number
+
 _MAX = 10**12
 _COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -22,7 +24,7 @@ def charge_kinds(usage: dict[str, Any], model: str | None) -> dict[str, Any]:
     """Charge kinds with their quantities; ``model``: the one that answered.
 
     What cannot be priced, such as a number that cannot be one or a round of another model, is passed on as text: the database
-    rejects it and charges the whole hold.
+    rejects it and charges the whole hold. Without ``input`` where nothing tells how much that was.
     """
     kinds: Counter[str] = Counter()
     rounds = usage.get("iterations") or [usage]
@@ -32,8 +34,8 @@ def charge_kinds(usage: dict[str, Any], model: str | None) -> dict[str, Any]:
         if not isinstance(part, dict) or (part is not usage and part.get("model") not in (None, model)):
             return _unpriced(part)
         creation = _dict(part, "cache_creation")
-        read = {name: part.get(name) or 0 for name in _COUNTS}
-        split = {ttl: creation.get(f"ephemeral_{ttl}_input_tokens") or 0 for ttl in ("5m", "1h")}
+        read = {name: whole_number(part.get(name) or 0) for name in _COUNTS}
+        split = {ttl: whole_number(creation.get(f"ephemeral_{ttl}_input_tokens") or 0) for ttl in ("5m", "1h")}
         for value in (*read.values(), *split.values()):
             if type(value) is not int or not 0 <= value <= _MAX:
                 return _unpriced(value)
@@ -51,11 +53,12 @@ def charge_kinds(usage: dict[str, Any], model: str | None) -> dict[str, Any]:
                 "output": read["output_tokens"],
             }
         )
-    searches = _dict(usage, "server_tool_use").get("web_search_requests") or 0
+    searches = whole_number(_dict(usage, "server_tool_use").get("web_search_requests") or 0)
     if type(searches) is not int or not 0 <= searches <= _MAX:
         return _unpriced(searches)
     kinds["web_search"] = searches
-    return {kind: quantity for kind, quantity in kinds.items() if quantity or kind in ("input", "output")}
+    told = all(part.get("input_tokens") is not None for part in rounds)
+    return {kind: quantity for kind, quantity in kinds.items() if quantity or kind == "output" or (kind == "input" and told)}
 
 
 def _unpriced(value: Any) -> dict[str, Any]:

@@ -223,7 +223,6 @@ class MessagesMeter(Meter):
         seen = charge_kinds(self.usage, self._model)
         if any(type(quantity) is not int for quantity in seen.values()):
             return bound
-        del bound["input"]
         return bound | seen | {"output": max(bound["output"], seen["output"])}
 
     def _message(self, message: dict[str, Any]) -> None:

@@ -162,14 +162,15 @@ class ResponsesMeter(Meter):
         """See :class:`Meter`."""
         if self.usage is None:
             return None
-        usage = {
-            "prompt_tokens": self.usage.get("input_tokens", 0),
-            "completion_tokens": self.usage.get("output_tokens", 0),
-            "total_tokens": self.usage.get("total_tokens", 0),
+        told = {
+            "prompt_tokens": self.usage.get("input_tokens"),
+            "completion_tokens": self.usage.get("output_tokens"),
+            "total_tokens": self.usage.get("total_tokens"),
             "prompt_tokens_details": self.usage.get("input_tokens_details"),
             "completion_tokens_details": self.usage.get("output_tokens_details"),
         }
-        if is_empty(usage):
+        usage = merge(None, told)
+        if usage is None or is_empty(usage):
             return None
         return {**charge_kinds(usage), **self._used()}
 

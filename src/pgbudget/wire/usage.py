@@ -7,6 +7,7 @@ Predicted tokens that were rejected are in ``completion_tokens``, as reasoning i
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 _MAX = 10**12
@@ -31,7 +32,8 @@ def is_empty(usage: dict[str, Any] | None) -> bool:
 def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[str, Any]:
     """Charge kinds with their quantities. ``reasoning_apart``: what tells where there is no total, see :class:`Provider`.
 
-    A number that cannot be one is passed on as text: the database rejects it and charges the whole hold.
+    A number that cannot be one is passed on as text: the database rejects it and charges the whole hold. Without ``input``
+    where nothing tells how much that was.
     """
     details = _dict(usage, "prompt_tokens_details")
     completion_details = _dict(usage, "completion_tokens_details")
@@ -53,9 +55,13 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
         "searches": _first(_dict(usage, "server_tool_use_details").get("web_search_requests"), usage.get("num_search_queries")),
         "cited": _first(usage.get("citation_tokens")),
     }
+    numbers = {name: whole_number(value) for name, value in numbers.items()}
     for value in numbers.values():
         if type(value) is not int or not 0 <= value <= _MAX:
             return {"input": ascii(value)[:100]}
+    told = "prompt_tokens" in usage
+    if not told and numbers["total"] > numbers["completion"]:
+        told, numbers["prompt"] = True, numbers["total"] - numbers["completion"]
     prompt, completion = numbers["prompt"], numbers["completion"]
     audio_in = numbers["audio_in"]
     hidden = max(numbers["total"] - prompt - completion, 0)
@@ -82,7 +88,16 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
         "reasoning": numbers["reasoning"] if "citation_tokens" in usage else 0,
         "web_search": numbers["searches"],
     }
-    return {kind: quantity for kind, quantity in kinds.items() if quantity or kind in ("input", "output")}
+    return {kind: quantity for kind, quantity in kinds.items() if quantity or kind == "output" or (kind == "input" and told)}
+
+
+def whole_number(value: Any) -> Any:
+    """The whole number that a count is, also where it is written as ``12.0`` or ``"12"``; anything else as it is."""
+    if isinstance(value, str) and len(value) < len(str(_MAX)) and value.isascii() and value.isdigit():
+        return int(value)
+    if isinstance(value, float | Decimal) and 0 <= value <= _MAX and value == int(value):
+        return int(value)
+    return value
 
 
 def _dict(usage: dict[str, Any], name: str) -> dict[str, Any]:
