@@ -173,7 +173,7 @@ class Meter(ABC):
         """
         raise NotImplementedError
 
-    def shown(self, name: bytes, data: dict[str, Any]) -> None:
+    def shown(self, data: dict[str, Any]) -> None:  # noqa: B027 - not every dialect has something to close
         """An event has gone to the client, of a stream that may be :meth:`cut`: what must be closed then."""
 
     @abstractmethod
@@ -219,7 +219,7 @@ class Meter(ABC):
             self._latest = None
             yield self._event(event)
             if self._latest is not None:
-                self.shown(event.name, self._latest)
+                self.shown(self._latest)
 
     def close(self) -> bytes:
         """The end of the stream; returns what is left to send on."""

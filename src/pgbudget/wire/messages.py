@@ -225,7 +225,7 @@ class MessagesMeter(Meter):
         elif kind == "message_stop":
             self.done()
 
-    def shown(self, name: bytes, data: dict[str, Any]) -> None:
+    def shown(self, data: dict[str, Any]) -> None:
         """See :class:`Meter`."""
         kind, index = data.get("type"), data.get("index")
         if kind == "content_block_start" and isinstance(index, int):

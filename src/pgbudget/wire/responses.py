@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,7 +179,7 @@ class ResponsesMeter(Meter):
             self.output_bytes += max(whole - counted, 0)
             self._items[place] = (max(counted, whole), whole)
 
-    def shown(self, name: bytes, data: dict[str, Any]) -> None:
+    def shown(self, data: dict[str, Any]) -> None:
         """See :class:`Meter`."""
         self._shown.take(data)
 
@@ -192,7 +193,7 @@ class ResponsesMeter(Meter):
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": seen["input"] + seen["output"],
         }
-        return b"".join(self._shown.end({"id": self.id, "object": "response", "model": self.request.model}, usage))
+        return b"".join(deepcopy(self._shown).end({"id": self.id, "object": "response", "model": self.request.model}, usage))
 
     def kinds(self) -> dict[str, Any] | None:
         """See :class:`Meter`."""
@@ -290,8 +291,10 @@ class _Shown:
 
     def __init__(self) -> None:
         self._response = b"{}"
-        self._sequence = -1
+        #: The last event's number; None where they have none.
+        self._sequence: int | None = None
         self._items: dict[int, dict[str, Any]] = {}
+        self._begun: set[int] = set()
         #: Of the items that go on, by what they are: their parts as they began, and their texts.
         self._parts: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._texts: dict[tuple[Any, ...], _Text] = {}
@@ -310,7 +313,9 @@ class _Shown:
         name, _, step = kind.removeprefix("response.").rpartition(".")
         if name == "output_item" and isinstance(item, dict):
             self._items[index] = item
+            self._begun.add(index)
             if step == "done":
+                self._begun.discard(index)
                 self._parts = {key: value for key, value in self._parts.items() if key[0] != index}
                 self._texts = {key: value for key, value in self._texts.items() if key[0] != index}
         elif name in _PARTS and isinstance(part, dict) and isinstance(place.get(_PARTS[name][1]), int):
@@ -323,10 +328,8 @@ class _Shown:
 
     def end(self, response: dict[str, Any], usage: dict[str, Any]) -> Iterator[bytes]:
         """The events that close what is open, and say that the output limit was reached."""
-        going_on = {key[0] for key in (*self._parts, *self._texts)}
-        for index, item in sorted(self._items.items()):
-            if index in going_on or item.get("status") == "in_progress":
-                yield from self._close(index, item)
+        for index in sorted(self._begun):
+            yield from self._close(index, self._items[index])
         yield self._event(
             "response.incomplete",
             response={
@@ -359,8 +362,10 @@ class _Shown:
         yield self._event("response.output_item.done", output_index=index, item=item)
 
     def _event(self, kind: str, **members: Any) -> bytes:
-        self._sequence += 1
-        return named_event({"type": kind, "sequence_number": self._sequence, **members})
+        if self._sequence is not None:
+            self._sequence += 1
+            members["sequence_number"] = self._sequence
+        return named_event({"type": kind, **members})
 
 
 def _key(place: dict[str, Any]) -> tuple[Any, ...]:
