@@ -43,8 +43,10 @@ LOGIN = "overshoot_gateway"
 CAP = 4096
 #: The median of the lengths in tokens, and how far they are spread: one in forty is seven times as long.
 MEDIAN, SIGMA = 200, 1.0
-#: A first slice, in tokens; tokens a piece; seconds a piece: twenty tokens a second.
-SLICE, PIECE, PIECE_MS = 64, 8, 400
+#: A first slice, in tokens; tokens a piece; seconds a piece: eighty tokens a second.
+SLICE, PIECE, PIECE_MS = 64, 8, 100
+#: How long a client waits that was told to come again, in seconds: a thousand of them are some hundred questions a second.
+PAUSE = (1.0, 4.0)
 #: Micro-dollars a call, on average: 100 tokens of input, and of output the mean.
 CALL_USD = (100 + 4 * MEDIAN * math.exp(SIGMA**2 / 2)) / 1e6
 
@@ -85,7 +87,7 @@ async def client(
             if code in ("budget_exceeded", "request_over_limit"):
                 return
             assert answer.status in (429, 503), (answer.status, code)
-        await asyncio.sleep(rng.uniform(0.5, 1.5))
+        await asyncio.sleep(rng.uniform(*PAUSE))
 
 
 async def run_clients(urls: list[str], keys: dict[str, str], streams: int, seed: int) -> Counter[str]:

@@ -9,13 +9,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anthropic
 import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseStreamEvent
 
 from tests.proxy.calls import settled
-from tests.support.processes import Gateway, Simulator, chat_request, wait_until
+from tests.support.processes import Gateway, Simulator, chat_request, messages_request, responses_request, wait_until
 from tests.support.world import World
 
 #: What the simulator bills for the input.
@@ -98,6 +100,95 @@ def test_a_stream_without_room_is_cut_in_the_words_of_its_dialect(
     (call,) = [c for c in simulator.tally()["generated"] if c["billed"]]
     assert call["state"] == "left"
     assert call["billed_nano_usd"] <= row["amount"] * 1000
+    assert world.verify() == []
+
+
+def cut_call(world: World, simulator: Simulator, key: str, limit: int) -> dict[str, Any]:
+    """The ledger row of a call that was cut, once its provider has stopped: nothing was generated that is not paid for."""
+    (row,) = settled(world, key)
+    assert (row["source"], row["flags"], row["overrun"]) == ("bound", ["estimated"], False)
+    assert row["note"]["reason"] == "cut: no room to grow"
+    assert row["amount"] <= limit
+    wait_until(lambda: simulator.tally()["states"]["running"] == 0)
+    (call,) = [c for c in simulator.tally()["generated"] if c["billed"]]
+    assert call["state"] == "left"
+    assert call["billed_nano_usd"] <= row["amount_nano_usd"]
+    assert world.verify() == []
+    return row
+
+
+def test_a_message_without_room_is_cut_as_one_that_reached_its_max_tokens(
+    world: World, gateway: Gateway, simulator: Simulator
+) -> None:
+    first = world.key(10**9, first_output_tokens=10)
+    assert gateway.messages(first, {"status": 400}, stream=True, max_tokens=2000).status_code == 400
+    limit = int(settled(world, first)[0]["reserved_nano_usd"]) // 1000 + 590 * 15
+    simulator.reset()
+    key = world.key(limit, first_output_tokens=50)
+    request = messages_request(key, max_tokens=2000)["json"]
+    with (
+        anthropic.Anthropic(base_url=gateway.url, api_key=key, max_retries=0) as client,
+        client.messages.stream(**request, extra_headers={"x-simulate": json.dumps(PACED)}, timeout=60) as stream,
+    ):
+        kinds = [event.type for event in stream]
+        message = stream.get_final_message()
+    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert kinds.count("content_block_stop") == kinds.count("content_block_start")
+    assert message.stop_reason == "max_tokens"
+    (block,) = message.content
+    assert isinstance(block, anthropic.types.TextBlock)
+    row = cut_call(world, simulator, key, limit)
+    assert 0 < len(block.text) <= message.usage.output_tokens <= int(row["usage"]["output"])
+    # The beginning has told what the input was.
+    assert (message.usage.input_tokens, row["usage"]["input"]) == (INPUT, INPUT)
+
+
+@pytest.mark.parametrize("deltas", ["content", "tool_calls", "reasoning"])
+def test_a_response_without_room_is_cut_as_an_incomplete_one(
+    world: World, gateway: Gateway, simulator: Simulator, deltas: str
+) -> None:
+    first = world.key(10**9, first_output_tokens=10)
+    assert gateway.respond(first, {"status": 400}, stream=True, max_output_tokens=2000).status_code == 400
+    limit = int(settled(world, first)[0]["reserved_nano_usd"]) // 1000 + 590 * TOKEN
+    simulator.reset()
+    key = world.key(limit, first_output_tokens=50)
+    request = responses_request(key, max_output_tokens=2000)["json"]
+    headers = {"x-simulate": json.dumps({**PACED, "deltas": deltas})}
+    with (
+        openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0) as client,
+        client.responses.stream(**request, extra_headers=headers, timeout=60) as stream,
+    ):
+        events: list[ResponseStreamEvent] = list(stream)  # type: ignore[arg-type]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    end = events[-1]
+    assert end.type == "response.incomplete"
+    response = end.response
+    assert response.status == "incomplete"
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_tokens"
+    said = "".join(str(event.delta) for event in events if event.type.endswith(".delta") and hasattr(event, "delta"))
+    (item,) = response.output
+    done = [event for event in events if event.type == "response.output_item.done"]
+    assert [event.item.to_dict() for event in done] == [item.to_dict()]
+    if item.type == "message":
+        assert (item.status, response.output_text) == ("incomplete", said)
+    elif item.type == "function_call":
+        assert (item.status, item.arguments) == ("incomplete", said)
+    else:
+        assert item.type == "reasoning"
+        assert [part.text for part in item.summary] == [said]
+    # All that was begun ends, as in a stream that its provider ended at a limit.
+    simulate = json.dumps({"completion_tokens": 30, "deltas": deltas})
+    with openai.OpenAI(base_url=f"{simulator.url}/v1", api_key=Simulator.KEY, max_retries=0) as client:
+        short = {**request, "max_output_tokens": 20}
+        whole = client.responses.create(**short, stream=True, extra_headers={"x-simulate": simulate})
+        by_itself = [event.type for event in whole if not event.type.endswith(".delta")]
+    assert [event.type for event in events if not event.type.endswith(".delta")] == by_itself
+    (row,) = settled(world, key)
+    assert response.usage is not None
+    assert 0 < len(said) <= response.usage.output_tokens <= int(row["usage"]["output"])
+    assert (row["source"], row["flags"], row["note"]["reason"]) == ("bound", ["estimated"], "cut: no room to grow")
+    assert row["amount"] <= limit
     assert world.verify() == []
 
 

@@ -73,6 +73,12 @@ class Process:
         )
         self._child.start()
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        assert self._child.pid is not None
+        return self._child.pid
+
     def wait_ready(self) -> None:
         """Wait until it answers."""
 

@@ -12,7 +12,9 @@ from pgbudget import growing
 from pgbudget.db import ReserveResult
 from pgbudget.growing import GrowingHold
 from pgbudget.wire.chat import Chat
+from pgbudget.wire.messages import Messages
 from pgbudget.wire.providers import provider
+from pgbudget.wire.responses import Responses
 
 
 class Budget:
@@ -107,6 +109,11 @@ def test_a_database_that_is_away_is_no_room(monkeypatch: pytest.MonkeyPatch) -> 
         ("openai", "o3", False),
         ("openai", "gpt-5", False),
         ("azure", "gpt-4o", False),
+        ("anthropic", "claude-3-5-sonnet-20241022", True),
+        ("anthropic", "claude-opus-4-20250514", True),
+        ("anthropic", "claude-haiku-4-5", True),
+        ("anthropic", "claude-opus-4-6", False),
+        ("anthropic", "claude-opus-5", False),
         ("mistral", "magistral-small", True),
         ("never heard of", "m", False),
     ],
@@ -131,6 +138,39 @@ def test_requests_whose_output_is_all_seen(extra: dict[str, Any], grows: bool) -
     chat = Chat()
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}], **extra}
     assert chat.grows(chat.read(body)) == grows
+
+
+@pytest.mark.parametrize(
+    ("extra", "grows"),
+    [
+        ({}, True),
+        ({"stream": False}, False),
+        ({"thinking": {"type": "disabled"}}, True),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, False),
+        ({"thinking": {"type": "adaptive"}}, False),
+        ({"tools": [{"name": "f", "input_schema": {}}]}, False),
+        ({"system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}]}, True),
+    ],
+)
+def test_messages_whose_output_is_all_seen(extra: dict[str, Any], grows: bool) -> None:
+    messages = Messages()
+    body = {"model": "m", "max_tokens": 2000, "stream": True, "messages": [{"role": "user", "content": "hi"}], **extra}
+    assert messages.grows(messages.read(body)) == grows
+
+
+@pytest.mark.parametrize(
+    ("extra", "grows"),
+    [
+        ({}, True),
+        ({"stream": False}, False),
+        ({"tools": [{"type": "function", "name": "f"}]}, True),
+        ({"tools": [{"type": "web_search"}]}, False),
+        ({"reasoning": {"effort": "low"}}, False),
+    ],
+)
+def test_responses_whose_output_is_all_seen(extra: dict[str, Any], grows: bool) -> None:
+    responses = Responses()
+    assert responses.grows(responses.read({"model": "m", "input": "hi", "stream": True, **extra})) == grows
 
 
 def test_a_cut_ends_the_choices_that_go_on() -> None:

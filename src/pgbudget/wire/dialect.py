@@ -140,6 +140,7 @@ class Meter(ABC):
         self.note: dict[str, str] = {}
         self._parser = EventParser()
         self._piecewise = False
+        self._latest: dict[str, Any] | None = None
 
     @property
     def rewrites(self) -> bool:
@@ -166,11 +167,14 @@ class Meter(ABC):
     def cut(self) -> bytes:
         """What ends a stream in this dialect's own words when its output limit is reached, with usage as in :meth:`bound`.
 
-        Asked for between two events: all that were metered so far stand before it, nothing after it. What was begun must be
+        Asked for between two events: all that were :meth:`shown` stand before it, nothing after it. What was begun must be
         closed, so that a client that reads to the end has a whole answer that says it is cut short. Needed where
         :meth:`Dialect.grows`.
         """
         raise NotImplementedError
+
+    def shown(self, data: dict[str, Any]) -> None:  # noqa: B027 - not every dialect has something to close
+        """An event has gone to the client, of a stream that may be :meth:`cut`: what must be closed then."""
 
     @abstractmethod
     def kinds(self) -> dict[str, Any] | None:
@@ -206,10 +210,16 @@ class Meter(ABC):
         return b"".join([self._event(event) for event in events])
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """As :meth:`stream`, event by event, for who may end the stream between two: each is metered when it is fetched."""
+        """As :meth:`stream`, event by event, for who may end the stream between two.
+
+        Each is metered when it is fetched, and has been passed on when the next one is asked for.
+        """
         self.streamed = self._piecewise = True
         for event in self._parser.feed(chunk):
+            self._latest = None
             yield self._event(event)
+            if self._latest is not None:
+                self.shown(self._latest)
 
     def close(self) -> bytes:
         """The end of the stream; returns what is left to send on."""
@@ -256,6 +266,7 @@ class Meter(ABC):
             return event.raw
         if not isinstance(data, dict):
             return event.raw
+        self._latest = data
         self.event(event.name, data)
         return self.passed_on(event, data) if self.rewrites else event.raw
 
@@ -322,3 +333,8 @@ def dumps(chunk: dict[str, Any]) -> bytes:
         return encode(chunk, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
         return encode(chunk).encode("ascii")
+
+
+def named_event(data: dict[str, Any]) -> bytes:
+    """An event that is named by the type of its data."""
+    return b"event: %b\ndata: %b\n\n" % (data["type"].encode(), dumps(data))

@@ -9,7 +9,17 @@ from pgbudget.errors import BudgetError, InvalidRequest
 from pgbudget.wire import strict_json
 from pgbudget.wire.anthropic_usage import charge_kinds, is_empty
 from pgbudget.wire.bounds import input_bound
-from pgbudget.wire.dialect import CannotTurnOff, Dialect, Meter, ModelRequest, check_body, count, flag, text_bytes
+from pgbudget.wire.dialect import (
+    CannotTurnOff,
+    Dialect,
+    Meter,
+    ModelRequest,
+    check_body,
+    count,
+    flag,
+    named_event,
+    text_bytes,
+)
 from pgbudget.wire.providers import Provider
 from pgbudget.wire.usage import merge
 
@@ -91,6 +101,16 @@ class Messages(Dialect):
             service_tier="fast" if body.get("speed") == "fast" else None,
         )
 
+    def grows(self, request: ModelRequest) -> bool:
+        """See :class:`Dialect`. The words around a tool's call are billed, but not shown; they are more than its bytes."""
+        thinking = request.body.get("thinking")
+        return (
+            request.stream
+            and not request.body.get("tools")
+            and (not thinking or (isinstance(thinking, dict) and thinking.get("type") == "disabled"))
+            and set(request.features) <= {"image_in", "audio_in", *_TTL_FEATURES.values()}
+        )
+
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
         """See :class:`Dialect`."""
         if feature not in request.features:
@@ -164,6 +184,8 @@ class MessagesMeter(Meter):
     _told = False
     #: Bytes of thought that the thinking block has shown; None outside of such a block.
     _thought: int | None = None
+    #: The block that a client has the beginning of, and not yet the end.
+    _open: int | None = None
 
     def answer(self, answer: dict[str, Any]) -> None:
         """See :class:`Meter`."""
@@ -202,6 +224,21 @@ class MessagesMeter(Meter):
                 self.done()
         elif kind == "message_stop":
             self.done()
+
+    def shown(self, data: dict[str, Any]) -> None:
+        """See :class:`Meter`."""
+        kind, index = data.get("type"), data.get("index")
+        if kind == "content_block_start" and isinstance(index, int):
+            self._open = index
+        elif kind == "content_block_stop":
+            self._open = None
+
+    def cut(self) -> bytes:
+        """See :class:`Meter`."""
+        events: list[dict[str, Any]] = [] if self._open is None else [{"type": "content_block_stop", "index": self._open}]
+        stop = {"stop_reason": "max_tokens", "stop_sequence": None}
+        events.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": self.bound()["output"]}})
+        return b"".join(map(named_event, [*events, {"type": "message_stop"}]))
 
     def kinds(self) -> dict[str, Any] | None:
         """See :class:`Meter`."""

@@ -75,6 +75,8 @@ PROVIDERS: Final = {
         frozenset({"anthropic", "openai"}),
         key_header=b"x-api-key",
         headers=((b"anthropic-version", b"2023-06-01"),),
+        # Those that think only when they are asked to.
+        open_models=re.compile(r"claude-(3-|(opus|sonnet|haiku)-4(-[015])?(-20\d{6})?$)"),
     ),
     "azure": Provider(None, _OPENAI, "max_completion_tokens", b"api-key"),
     "cerebras": Provider("https://api.cerebras.ai/v1", _CHAT | {"completions"}, "max_completion_tokens"),

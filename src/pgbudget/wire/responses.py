@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 from pgbudget.errors import InvalidRequest
@@ -15,7 +19,9 @@ from pgbudget.wire.dialect import (
     ModelRequest,
     check_body,
     count,
+    dumps,
     flag,
+    named_event,
     service_tier,
     text_bytes,
 )
@@ -42,6 +48,16 @@ _NOT_OUTPUT = (
 _NEVER_ASKED = frozenset({"audio_out", "image_out", "audio_seconds", "pages"})
 # The members of ``done`` events that repeat what their deltas said.
 _WHOLE_TEXTS = ("text", "arguments", "refusal", "input", "code")
+
+#: Where an event is about.
+_PLACE = ("item_id", "output_index", "content_index", "summary_index")
+#: Texts that come in pieces, by what their events are called: the member that they make.
+_TEXTS = {
+    "output_text": "text", "refusal": "refusal", "reasoning_text": "text", "reasoning_summary_text": "text",
+    "function_call_arguments": "arguments", "custom_tool_call_input": "input",
+}  # fmt: skip
+#: Parts by what their events are called: the list of their item, and their place in it.
+_PARTS = {"content_part": ("content", "content_index"), "reasoning_summary_part": ("summary", "summary_index")}
 
 
 class Responses(Dialect):
@@ -81,6 +97,10 @@ class Responses(Dialect):
             unbounded=unbounded,
         )
 
+    def grows(self, request: ModelRequest) -> bool:
+        """See :class:`Dialect`."""
+        return request.stream and set(request.features) <= {"image_in", "audio_in"} and not request.body.get("reasoning")
+
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
         """See :class:`Dialect`."""
         if feature in _PAID_TOOLS.values():
@@ -119,6 +139,7 @@ class ResponsesMeter(Meter):
         #: Of each item that is being made: the bytes that were counted, and those of them that came as whole texts.
         self._items: dict[Any, tuple[int, int]] = {}
         self._calls: dict[str, set[str]] = {}
+        self._shown = _Shown()
 
     @property
     def goes_on(self) -> str | None:
@@ -157,6 +178,22 @@ class ResponsesMeter(Meter):
             whole += sum(text_bytes(data.get(text)) for text in _WHOLE_TEXTS)
             self.output_bytes += max(whole - counted, 0)
             self._items[place] = (max(counted, whole), whole)
+
+    def shown(self, data: dict[str, Any]) -> None:
+        """See :class:`Meter`."""
+        self._shown.take(data)
+
+    def cut(self) -> bytes:
+        """See :class:`Meter`."""
+        seen = self.bound()
+        usage = {
+            "input_tokens": seen["input"],
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": seen["output"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": seen["input"] + seen["output"],
+        }
+        return b"".join(deepcopy(self._shown).end({"id": self.id, "object": "response", "model": self.request.model}, usage))
 
     def kinds(self) -> dict[str, Any] | None:
         """See :class:`Meter`."""
@@ -234,6 +271,107 @@ class ResponsesMeter(Meter):
     def _used(self) -> dict[str, int]:
         """How often what has a fee was used."""
         return {feature: len(calls) for feature, calls in self._calls.items() if calls}
+
+
+@dataclass(slots=True)
+class _Text:
+    """A text that comes in pieces. ``name``: what its events are called; ``place``: what they say of where it is."""
+
+    name: str
+    place: dict[str, Any]
+    pieces: list[str] = field(default_factory=list)
+    done: bool = False
+
+    def joined(self) -> dict[str, str]:
+        """The member of its part, or of its item, that it is."""
+        return {_TEXTS[self.name]: "".join(self.pieces)}
+
+
+class _Shown:
+    """What a client has of a stream, to close it as its provider would. As large as the text that was shown."""
+
+    def __init__(self) -> None:
+        self._response = b"{}"
+        #: The last event's number; None where they have none.
+        self._sequence: int | None = None
+        self._items: dict[int, dict[str, Any]] = {}
+        self._begun: set[int] = set()
+        #: Of the items that go on, by what they are: their parts as they began, and their texts.
+        self._parts: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._texts: dict[tuple[Any, ...], _Text] = {}
+
+    def take(self, data: dict[str, Any]) -> None:
+        """An event that went on."""
+        if isinstance(data.get("sequence_number"), int):
+            self._sequence = data["sequence_number"]
+        kind, item, part = data.get("type"), data.get("item"), data.get("part")
+        if isinstance(data.get("response"), dict):
+            self._response = dumps(data["response"])
+        place = {name: data[name] for name in _PLACE if isinstance(data.get(name), int | str)}
+        index = place.get("output_index")
+        if not isinstance(kind, str) or not isinstance(index, int):
+            return
+        name, _, step = kind.removeprefix("response.").rpartition(".")
+        if name == "output_item" and isinstance(item, dict):
+            self._items[index] = item
+            self._begun.add(index)
+            if step == "done":
+                self._begun.discard(index)
+                self._parts = {key: value for key, value in self._parts.items() if key[0] != index}
+                self._texts = {key: value for key, value in self._texts.items() if key[0] != index}
+        elif name in _PARTS and isinstance(part, dict) and isinstance(place.get(_PARTS[name][1]), int):
+            self._parts[_key(place)] = {"name": name, "place": place, "part": part, "done": step == "done"}
+        elif name in _TEXTS:
+            text = self._texts.setdefault(_key(place), _Text(name, place))
+            text.done = step == "done"
+            if isinstance(data.get("delta"), str):
+                text.pieces.append(data["delta"])
+
+    def end(self, response: dict[str, Any], usage: dict[str, Any]) -> Iterator[bytes]:
+        """The events that close what is open, and say that the output limit was reached."""
+        for index in sorted(self._begun):
+            yield from self._close(index, self._items[index])
+        yield self._event(
+            "response.incomplete",
+            response={
+                **response,
+                **json.loads(self._response),
+                "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"},
+                "output": [item for _, item in sorted(self._items.items())],
+                "usage": usage,
+            },
+        )
+
+    def _close(self, index: int, item: dict[str, Any]) -> Iterator[bytes]:
+        """The events that end an item; it is left as it ends."""
+        for key, text in self._texts.items():
+            if key[0] == index:
+                part = self._parts.get(key)
+                (part["part"] if part else item).update(text.joined())
+                if not text.done:
+                    logprobs: dict[str, Any] = {"logprobs": []} if text.name == "output_text" else {}
+                    yield self._event(f"response.{text.name}.done", **text.place, **text.joined(), **logprobs)
+        for key, part in sorted(self._parts.items()):
+            if key[0] == index:
+                name = part["name"]
+                item.setdefault(_PARTS[name][0], []).append(part["part"])
+                if not part["done"]:
+                    yield self._event(f"response.{name}.done", **part["place"], part=part["part"])
+        if "status" in item:
+            item["status"] = "incomplete"
+        yield self._event("response.output_item.done", output_index=index, item=item)
+
+    def _event(self, kind: str, **members: Any) -> bytes:
+        if self._sequence is not None:
+            self._sequence += 1
+            members["sequence_number"] = self._sequence
+        return named_event({"type": kind, **members})
+
+
+def _key(place: dict[str, Any]) -> tuple[Any, ...]:
+    """What is in one place: of an item, and in that of a part of a list, where it is one."""
+    return place["output_index"], place.get("content_index", -1), place.get("summary_index", -1)
 
 
 def _unbounded(body: dict[str, Any]) -> str | None:
