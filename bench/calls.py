@@ -46,6 +46,8 @@ ENFORCED, NO_BUDGETS, PASSED_ON, DIRECT = "strict budgets", "no budgets", "passe
 HARDCAP, LITELLM_PROXY = "hardcap", "litellm"
 #: Slow enough that a short look would tell nothing.
 LONGER = {LITELLM_PROXY: 2}
+#: So slow that a load that does not wait for it only makes a queue, which is then waited for.
+CLOSED_LOOP_ONLY = (LITELLM_PROXY,)
 INSERTS = 100
 #: A process that uses less than this share of a core has done what it had to; it is waited for so long at most.
 IDLE_SHARE, SETTLE_SECONDS = 0.1, 5.0
@@ -287,10 +289,15 @@ def check(connection: psycopg.Connection[Any], billed_nano_usd: int, calls: int)
 
 def over(cell: dict[str, list[Sample]], ours: str, theirs: str, what: str = "calls_per_second") -> str:
     """Ratio of two ways in the same round: what else the machine does then slows both."""
-    if ours not in cell or theirs not in cell:
+    if not cell.get(ours) or not cell.get(theirs):
         return "not run"
     both = [(a[what], b[what]) for a, b in zip(cell[ours], cell[theirs], strict=True) if "failed" not in b]
     return str(spread([a / b for a, b in both])) if both else "it failed"
+
+
+def told(samples: list[Sample], what: str) -> str:
+    """The spread of one number."""
+    return str(spread([s[what] for s in samples])) if samples else "not run"
 
 
 def added(cell: dict[str, list[Sample]], way: str, base: str, what: str = "p50_ms") -> list[float]:
@@ -300,8 +307,8 @@ def added(cell: dict[str, list[Sample]], way: str, base: str, what: str = "p50_m
 
 def latency(samples: list[Sample]) -> str:
     """p50 / p99; of a load that was too much, that it was."""
-    if any("failed" in s for s in samples):
-        return "failed"
+    if not samples or any("failed" in s for s in samples):
+        return "failed" if samples else "not run"
     if sum(s["unsent"] for s in samples) > 0.01 * sum(s["calls"] for s in samples):
         return "too much"
     return " / ".join(number(statistics.median(s[what] for s in samples)) for what in ("p50_ms", "p99_ms"))
@@ -316,7 +323,7 @@ def shown(samples: Samples, inserts: list[float], clients: list[int], rates: lis
         heads = [f"{count} client{'s' * (count > 1)}" for count in clients]
         tables[kind] = {
             "columns": [f"calls a second, {kind}, closed loop", *heads],
-            "rows": [[way, *(str(spread([s["calls_per_second"] for s in cell[way]])) for cell in closed)] for way in ways],
+            "rows": [[way, *(told(cell[way], "calls_per_second") for cell in closed)] for way in ways],
         }
         tables[f"{kind} latency"] = {
             "columns": [f"ms a call, p50 / p99, {kind}, closed loop", *heads],
@@ -345,7 +352,7 @@ def shown(samples: Samples, inserts: list[float], clients: list[int], rates: lis
         )],
         "rows": [
             [way, *(
-                str(spread([s["cpu_us_per_call" if kind == "whole" else "cpu_ns_per_byte"] for s in cell[way]]))
+                told(cell[way], "cpu_us_per_call" if kind == "whole" else "cpu_ns_per_byte")
                 for kind, cell in streams.items()
             )]
             for way in ways if way != DIRECT
@@ -409,6 +416,7 @@ def plots(samples: Samples, clients: list[int], rates: list[int], ways: list[str
                     for count, rate in zip(clients, rates, strict=True)
                 ]
                 for way in ways
+                if way not in CLOSED_LOOP_ONLY
             },
         }
     return drawn
@@ -468,6 +476,8 @@ def main() -> None:
             inserts.append(insert_ms(connection))
             for cell in cells:
                 for way in ways:
+                    if way in CLOSED_LOOP_ONLY and (cell.rate or cell.kind == "token by token"):
+                        continue
                     # Forgets how to behave, too.
                     control.post("/simulator/reset").raise_for_status()
                     control.post("/simulator/defaults", json=KINDS[cell.kind].behaviour).raise_for_status()

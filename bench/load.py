@@ -97,10 +97,8 @@ async def drive(
     ]
     start = time.perf_counter()
     counts, end = start + warm, start + warm + seconds
-    counted = 0
 
     async def client(number: int, connection: _Connection) -> None:
-        nonlocal counted
         gap = clients / rate if rate else 0
         due = start + gap * (number + random.random()) / clients  # noqa: S311
         while (now := time.perf_counter()) < end:
@@ -111,13 +109,12 @@ async def drive(
                     await asyncio.sleep(due - now)
             else:
                 due = now
-            load.size += await connection.call(request)
+            size = await connection.call(request)
+            load.size += size
             load.calls += 1
             answered = time.perf_counter()
-            if due >= counts:
-                load.took.append(answered - due)
             if answered >= counts:
-                counted += 1
+                load.took.append(answered - due)
             due += gap
         while rate and due < end:
             load.unsent += 1
@@ -134,6 +131,6 @@ async def drive(
             connection.transport.close()
     now = time.perf_counter()
     load.seconds = now - start
-    load.rate = counted / (now - counts)
+    load.rate = (len(load.took) - load.unsent) / (now - counts)
     load.busy = (time.process_time() - cpu) / load.seconds
     return load
