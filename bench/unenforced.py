@@ -90,9 +90,9 @@ def main() -> None:
     """Serve."""
     how, port = sys.argv[1:]
     if how == "no-budgets":
-        app.DataPlane = NoBudgets  # type: ignore[misc]
+        app.DataPlane = NoBudgets  # type: ignore[attr-defined,assignment]
     elif how == "passed-on":
-        app.CallEndpoint = PassedOn  # type: ignore[assignment,misc]
+        app.CallEndpoint = PassedOn  # type: ignore[attr-defined,assignment]
     else:
         raise SystemExit(__doc__)
     # As the command does.
