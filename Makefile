@@ -7,11 +7,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SDKS := tests/clients/node_modules/.package-lock.json
 BENCH_STAMP := $(VENV)/.installed-bench
+LITELLM := $(VENV)/litellm/bin/litellm
 PORT ?= 8080
 # Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process.
 WORKERS := -n 2 --dist worksteal
 
-.PHONY: up help test test-18 lint fmt lock docs venv clean debian redis bench-sql bench-growth
+.PHONY: up help test test-18 lint fmt lock docs venv clean debian redis bench-sql bench-http bench-growth
 
 up: $(STAMP) ## run everything here, on port 8080 or PORT=9000; Ctrl-C stops it
 	@PORT=$(PORT) exec $(BIN)/pgbudget up
@@ -79,12 +80,20 @@ debian:
 bench-sql: debian redis $(BENCH_STAMP) ## reserve and settle against other ways, 20 minutes; BENCH_ARGS=--quick: a trial
 	$(BIN)/python -m bench.sql $(BENCH_ARGS)
 
+bench-http: debian redis $(BENCH_STAMP) $(LITELLM) ## calls through the gateway and its peers, 10 minutes; BENCH_ARGS=--quick: a trial
+	$(BIN)/python -m bench.calls $(BENCH_ARGS)
+
 bench-growth: debian $(BENCH_STAMP) ## what rows, keys and churn do to a reserve, 15 minutes; BENCH_ARGS=--quick: a trial
 	$(BIN)/python -m bench.growth $(BENCH_ARGS)
 
 $(BENCH_STAMP): requirements/bench.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
 	@touch $(BENCH_STAMP)
+
+# A peer that wants other versions of what we use. Where it cannot be had, it is measured without.
+$(LITELLM):
+	-@$(BIN)/python -m venv $(VENV)/litellm && \
+	  $(VENV)/litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]==1.108.7'
 
 redis:
 	@command -v redis-server >/dev/null || [ "$$(id -u)" != 0 ] || \

@@ -32,6 +32,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from pgbudget.wire.providers import provider
@@ -122,6 +123,7 @@ class Config:
         return Account(url.rstrip("/"), key, variable) if url and key else None
 
 
+@cache
 def account_prefix(name: str) -> str:
     """How the variables of an account begin."""
     return "PGBUDGET_ACCOUNT_" + re.sub(r"[^A-Z0-9]", "_", name.upper())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -99,7 +100,7 @@ class Upstream:
         sent = {name for name, _ in headers}
         headers += [(name, value) for name, value in provider.headers if name not in sent]
         request = httpx.Request(
-            method, account.base_url + path, headers=headers, content=body, extensions={"timeout": self._timeout}
+            method, _url(account.base_url + path), headers=headers, content=body, extensions={"timeout": self._timeout}
         )
         breaker = self._breaker(account)
         if breaker.opened:
@@ -136,6 +137,12 @@ class Upstream:
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.aclose()
+
+
+@lru_cache(maxsize=256)
+def _url(text: str) -> httpx.URL:
+    """Parsed once: providers have few addresses, answers in the background many."""
+    return httpx.URL(text)
 
 
 def returned_headers(response: httpx.Response) -> Headers:

@@ -238,8 +238,8 @@ class Meter(ABC):
 
     def name(self, note: str, value: Any) -> None:
         """Note a name that the provider gave: short and harmless, the database takes neither NUL nor half a surrogate pair."""
-        if isinstance(value, str):
-            self.note.setdefault(note, value[:200].encode("ascii", "replace").decode().replace("\0", "?"))
+        if note not in self.note and isinstance(value, str):
+            self.note[note] = value[:200].encode("ascii", "replace").decode().replace("\0", "?")
 
     def tier(self, value: Any) -> None:
         """The provider says which service tier it served the call by; a word that is not known says nothing."""

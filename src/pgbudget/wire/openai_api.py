@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -22,6 +23,8 @@ UNPRICED = (
 #: Features that can be asked for in no body of these APIs.
 NEVER_ASKED = frozenset({"file_search", "code_execution", "audio_seconds", "pages"})
 
+#: What every chunk but the last carries where usage was asked for. Not in a string: its quotes would have backslashes.
+_NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null')
 #: What all chunks of a stream have in common.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint")
 
@@ -101,6 +104,11 @@ class OpenAIMeter(Meter):
         if "usage" not in data:
             return event.raw
         usage = data.pop("usage")
+        if usage is None:
+            rest, found = _NO_USAGE.subn(b"", event.raw)
+            # Only one, and no name that is written in escapes: it was that of the chunk itself.
+            if found == 1 and b'"usage"' not in rest and b"\\u" not in rest:
+                return rest
         if usage and data.get("choices") == []:
             return b""
         return b"data: " + dumps(data) + b"\n\n"

@@ -6,14 +6,13 @@ The pieces' ``raw`` bytes, joined, are exactly what came in: what is not rewritt
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event, or a piece of one that is too large to keep.
 
     ``data`` is its joined data lines; None when it has none, or when the event is oversized.

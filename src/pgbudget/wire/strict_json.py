@@ -66,6 +66,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant,
 _EXACT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_decimal)
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def loads(body: bytes, *, exact: bool = False) -> Any:
     """Parse a body; raises :class:`InvalidJSON`. ``exact``: fractions as :class:`Decimal`, where they are amounts."""
     try:
@@ -93,7 +96,7 @@ def loads(body: bytes, *, exact: bool = False) -> Any:
 
 def dumps(value: Any) -> bytes:
     """The compact form, in UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+    return _ENCODER.encode(value).encode("utf-8")
 
 
 def _marks(body: bytes) -> bytes:
