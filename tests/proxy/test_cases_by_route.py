@@ -30,7 +30,7 @@ from tests.support.world import World
 
 def no_cap_holds_the_input_and_the_default_output(t: Trial) -> None:
     body: dict[str, Any] = {"model": "t-pro", "words": "x" * 200_000}
-    body |= {t.route.cap: ...}
+    body |= {str(t.route.cap): ...}
     t.refused(t.ask(t.key(1_000_000), **body), 402, "request_over_limit")
     t.untouched()
     key = t.key(2_000_000_000)
@@ -103,7 +103,7 @@ def a_picture_is_held_as_a_picture(t: Trial) -> None:
         assert 50_000 <= t.hold(**many) <= 128_000 + t.route.cost(0, 200)
 
 
-STORED = {
+STORED: dict[Route, list[dict[str, Any]]] = {
     CHAT: [{"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}],
     RESPONSES: [
         {"previous_response_id": "resp_1"},
@@ -139,7 +139,7 @@ def a_stored_prompt_is_refused(t: Trial) -> None:
 SCHEMA = {"type": "object", "properties": {f"p{i}": {"type": "string", "description": "d" * 60} for i in range(16)}}
 FUNCTIONS = [{"name": f"f{i}", "description": "does it", "parameters": SCHEMA} for i in range(60)]
 LONG = json.dumps(FUNCTIONS)
-BESIDE = {
+BESIDE: dict[Route, list[dict[str, Any]]] = {
     CHAT: [
         {"tools": [{"type": "function", "function": function} for function in FUNCTIONS]},
         {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"properties": {"a": FUNCTIONS}}}}},
@@ -173,14 +173,16 @@ def n_multiplies_the_output(t: Trial) -> None:
     names = ["n"] if t.route is CHAT or t.stream else ["n", "best_of"]
     bad: list[Any] = [9223372036854775, 0, -1, 1.5, "2", True, []]
     for name in names:
-        error = t.refused(t.ask(t.key(20_000), cap=1000, **{name: 8}), 402, "request_over_limit")
+        error = t.refused(t.ask(t.key(20_000), cap=1000, **dict[str, Any]({name: 8})), 402, "request_over_limit")
         assert micro(error["pgbudget"]["worst_case_usd"]) >= 32_000
         for n in bad:
-            error = t.refused(t.ask(t.key(), cap=4096, **{name: n}), 400, "invalid_request", str(n))
+            error = t.refused(t.ask(t.key(), cap=4096, **dict[str, Any]({name: n})), 400, "invalid_request", str(n))
             assert error["param"] == name
         t.untouched()
         one, two = t.key(), t.key()
-        assert t.ask(one, **{name: None}).status_code == t.ask(two, **{name: 2}).status_code == 200
+        assert (
+            t.ask(one, **dict[str, Any]({name: None})).status_code == t.ask(two, **dict[str, Any]({name: 2})).status_code == 200
+        )
         assert (t.entry(one)["amount"], t.entry(two)["amount"]) == (t.standard, t.route.cost(100, 2 * 200))
         t.simulator.reset()
 
@@ -603,17 +605,16 @@ def the_model_that_was_admitted_is_the_one_that_is_charged(t: Trial) -> None:
 def wire_requests(t: Trial, key: str) -> tuple[int, Any]:
     """Make the call with the SDK as it comes, which tries again twice; how many requests it made, and its error."""
     made: list[Any] = []
-    hooks: Any = {"request": [made.append]}
+    watched = httpx2.Client(event_hooks={"request": [made.append]})
     body = t.route.body(stream=t.stream)
     if t.route is MESSAGES:
-        watched = httpx2.Client(event_hooks=hooks)
         with (
             anthropic.Anthropic(base_url=t.gateway.url, api_key=key, http_client=watched) as client,
             pytest.raises(anthropic.APIStatusError) as found,
         ):
             client.messages.create(**body)
         return len(made), found.value
-    with openai.OpenAI(base_url=f"{t.gateway.url}/v1", api_key=key, http_client=httpx.Client(event_hooks=hooks)) as sdk:
+    with openai.OpenAI(base_url=f"{t.gateway.url}/v1", api_key=key, http_client=watched) as sdk:
         create: dict[str, Callable[..., Any]] = {
             "chat": sdk.chat.completions.create,
             "completions": sdk.completions.create,

@@ -52,7 +52,11 @@ class Gateways:
             with psycopg.connect(self.world.dsn, autocommit=True) as connection:
                 make_login(connection, self.AWAY, password, "budget_gateway", "budget_reconciler")
             dsn = with_database(dsn, database, self.AWAY, password)
-        settings = {"account_second_url": f"{self.second.url}/v1", "account_second_key": Simulator.KEY, **self._SETTINGS[name]}
+        settings: dict[str, Any] = {
+            "account_second_url": f"{self.second.url}/v1",
+            "account_second_key": Simulator.KEY,
+            **self._SETTINGS[name],
+        }
         return Gateway(dsn, self.simulator.url, **settings)
 
     @contextlib.contextmanager
