@@ -151,7 +151,7 @@ def measure(dsn: str, login: str, streams: int, big: int, seconds: int) -> Outco
         connection.execute("select budget.set_policy(null, %s)", (json.dumps(policy),))
         connection.execute("select budget.set_route(null, 't-pro', 'simulator', 'big')")
         simulator, other = stack.enter_context(Simulator()), stack.enter_context(Simulator())
-        account = {"account_big_url": f"{other.url}/v1", "account_big_key": Simulator.KEY}
+        account: dict[str, Any] = {"account_big_url": f"{other.url}/v1", "account_big_key": Simulator.KEY}
         gateway = stack.enter_context(Gateway(login, simulator.url, **account))
         beside = multiprocessing.get_context("spawn").Process(
             target=read_big, args=(gateway.url, key, big, seconds + streams // RAMP)

@@ -158,7 +158,7 @@ def test_a_response_without_room_is_cut_as_an_incomplete_one(
         openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=key, max_retries=0) as client,
         client.responses.stream(**request, extra_headers=headers, timeout=60) as stream,
     ):
-        events: list[ResponseStreamEvent] = list(stream)  # type: ignore[arg-type]
+        events: list[ResponseStreamEvent] = list(stream)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     end = events[-1]
     assert end.type == "response.incomplete"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anthropic
-import httpx
 import httpx2
 import openai
 import pytest
@@ -38,13 +37,8 @@ def cuts(dialect: Dialect, body: dict[str, object], recorded: Path) -> Iterator[
 EVENTS = {"content-type": "text/event-stream"}
 
 
-def openai_transport(content: bytes) -> httpx.MockTransport:
+def transport(content: bytes) -> httpx2.MockTransport:
     """Answers with this stream."""
-    return httpx.MockTransport(lambda _: httpx.Response(200, headers=EVENTS, content=content))
-
-
-def anthropic_transport(content: bytes) -> httpx2.MockTransport:
-    """The same in the package that this SDK uses."""
     return httpx2.MockTransport(lambda _: httpx2.Response(200, headers=EVENTS, content=content))
 
 
@@ -55,7 +49,7 @@ def test_a_cut_message_ends_as_at_its_max_tokens(recorded: Path) -> None:
     for content in cuts(Messages(), body, recorded):
         contents += 1
         with (
-            httpx2.Client(transport=anthropic_transport(content)) as http,
+            httpx2.Client(transport=transport(content)) as http,
             anthropic.Anthropic(api_key="k", http_client=http, max_retries=0).messages.stream(
                 model="m", max_tokens=100, messages=[{"role": "user", "content": "hi"}]
             ) as stream,
@@ -75,7 +69,7 @@ def test_a_cut_response_ends_as_an_incomplete_one(recorded: Path) -> None:
     for content in cuts(Responses(), {"input": "hi"}, recorded):
         contents += 1
         with (
-            httpx.Client(transport=openai_transport(content)) as http,
+            httpx2.Client(transport=transport(content)) as http,
             openai.OpenAI(api_key="k", http_client=http, max_retries=0).responses.stream(model="m", input="hi") as stream,
         ):
             events = list(stream)
@@ -86,7 +80,7 @@ def test_a_cut_response_ends_as_an_incomplete_one(recorded: Path) -> None:
         numbers = [event.sequence_number for event in events]
         # Some recordings have none.
         assert numbers in (list(range(len(numbers))), [None] * len(numbers))
-        kinds = [event.type for event in events]
+        kinds: list[str] = [event.type for event in events]
         for begun in ("output_item", "content_part", "reasoning_summary_part"):
             assert kinds.count(f"response.{begun}.added") == kinds.count(f"response.{begun}.done"), begun
         said = "".join(str(event.delta) for event in events if event.type == "response.output_text.delta")
