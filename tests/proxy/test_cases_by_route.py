@@ -904,8 +904,8 @@ def without_its_database_the_gateway_sends_nothing_and_loses_nothing(t: Trial) -
     call = t.pool.submit(away.ask, key, {"barrier": "meanwhile"})
     wait_until(lambda: t.simulator.waiting("meanwhile") == 1)
     with t.gateways.shut_out():
-        for _ in range(3):
-            t.refused(away.ask(key), 503, "enforcement_unavailable")
+        for answer in [t.pool.submit(away.ask, key) for _ in range(3)]:
+            t.refused(answer.result(), 503, "enforcement_unavailable")
         t.simulator.open("meanwhile")
         assert call.result().status_code == 200
         assert t.budget(key)["reserved"] > 0
