@@ -26,7 +26,13 @@ SHARED = WIRE.parent
 
 #: Forks from a process that has everything imported: a gateway costs a tenth of a fresh interpreter.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["pytest", "pgbudget.cli", "pgbudget.app", "pgbudget.simulator.app"])
+_FORKS.set_forkserver_preload(
+    [
+        "pytest", "pgbudget.cli", "pgbudget.app", "pgbudget.devstack", "pgbudget.simulator.app",
+        # What the command and the server load when they start.
+        "typer._adapters", "uvicorn.lifespan.on", "uvicorn.loops.uvloop", "encodings.idna",
+    ]
+)  # fmt: skip
 
 
 def _run(arguments: list[str], environment: dict[str, str], log: str) -> None:
