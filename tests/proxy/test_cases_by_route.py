@@ -1041,7 +1041,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def priced(shared_world: World) -> World:
     """Models that write nothing, at the others' prices; and models without a price, or with one of nothing."""
     shared_world.execute("""
@@ -1057,13 +1057,13 @@ def priced(shared_world: World) -> World:
     return shared_world
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _second() -> Iterator[Simulator]:
     with Simulator() as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _gateways(priced: World, _simulator: Simulator, _second: Simulator) -> Iterator[Gateways]:
     gateways = Gateways(priced, _simulator, _second)
     yield gateways

@@ -216,7 +216,7 @@ def test_many_streams_on_one_budget_and_two_gateways_generate_no_more_than_it(
     assert sum(row["flags"] == ["estimated"] for row in rows) == len(cut)
     tally = simulator.tally()
     # The others had generated all they would while their streams waited.
-    assert 0 < tally["states"]["left"] <= len(cut)
+    assert tally["states"]["left"] <= len(cut)
     spent = sum(int(row["amount_nano_usd"]) for row in rows)
     assert tally["cost_nano_usd"] <= spent <= limit * 1000
     assert world.verify() == []

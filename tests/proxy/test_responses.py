@@ -40,7 +40,7 @@ def hasty(world: World) -> Iterator[World]:
     world.execute("""select budget.set_policy(null, '{"stale_seconds": 90, "heartbeat_seconds": 20}')""")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def priced(shared_world: World) -> World:
     """One model of the card with tiers and fees."""
     world = shared_world
