@@ -83,6 +83,7 @@ class DataPlane:
             raise as_client_error(error) from error
 
     async def _wait(self, request: dict[str, Any], refusal: ReserveResult, asked: bool, receive: Receive) -> ReserveResult:
+        log.info("a request waits for room (%s)", refusal.scope_kind)
         room = asyncio.ensure_future(self.waiting.room(request, refusal, asked=asked))
         left = asyncio.ensure_future(client_left(receive))
         try:

@@ -32,6 +32,11 @@ def occupied(pool: ThreadPoolExecutor, gateway: Gateway, simulator: Simulator, k
     return call
 
 
+def waits(gateway: Gateway, count: int = 1) -> None:
+    """Wait until so many requests have begun to wait."""
+    wait_until(lambda: gateway.log().count("waits for room") == count, what=f"{count} that wait")
+
+
 @STREAMED
 def test_it_is_granted_when_room_is_free_and_names_the_rung(
     world: World, gateway: Gateway, simulator: Simulator, stream: bool
@@ -40,7 +45,7 @@ def test_it_is_granted_when_room_is_free_and_names_the_rung(
     with ThreadPoolExecutor(2) as pool:
         first = occupied(pool, gateway, simulator, key)
         second = pool.submit(gateway.chat, key, stream=stream)
-        time.sleep(0.5)
+        waits(gateway)
         assert not second.done()
         opened = time.monotonic()
         simulator.open("room")
@@ -51,7 +56,8 @@ def test_it_is_granted_when_room_is_free_and_names_the_rung(
     # Woken by the settlement, not by a timer.
     assert time.monotonic() - opened < 3
     assert len(settled(world, key, 2)) == 2
-    time.sleep(2.5)
+    # What was counted is written at the end.
+    assert gateway.stop() == 0
     assert world.rows("select * from budget.refusal_count") == []
 
 
@@ -87,11 +93,10 @@ def test_first_come_first_served_and_no_late_small_one_slips_by(world: World, ga
             order.append(name)
 
         waiting = [pool.submit(ask, "large", 1000)]
-        time.sleep(0.5)
+        waits(gateway)
         for number in range(4):
             waiting.append(pool.submit(ask, f"small{number}", 200))
-            time.sleep(0.2)
-        time.sleep(1)
+            waits(gateway, number + 2)
         # It would fit, and is not served before its turn.
         assert order == []
         simulator.open("room")
@@ -107,7 +112,7 @@ def test_the_calls_of_another_gateway_are_waited_for_too(world: World, gateway: 
     with Gateway(world.gateway_dsn, simulator.url) as second, ThreadPoolExecutor(2) as pool:
         occupied(pool, second, simulator, key)
         answer = pool.submit(gateway.chat, key)
-        time.sleep(1)
+        waits(gateway)
         assert not answer.done()
         simulator.open("room")
         assert answer.result().status_code == 200
@@ -128,9 +133,9 @@ def test_who_leaves_while_it_waits_holds_nothing_and_frees_its_place(
                 f"authorization: Bearer {key}\r\ncontent-length: {len(content)}\r\n\r\n".encode()
                 + content
             )
-            time.sleep(0.5)
+            waits(gateway)
         behind = pool.submit(gateway.chat, key)
-        time.sleep(0.5)
+        waits(gateway, 2)
         simulator.open("room")
         assert behind.result().status_code == 200
     rows: list[dict[str, Any]] = settled(world, key, 2)
