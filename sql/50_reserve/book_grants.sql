@@ -1,5 +1,6 @@
 -- budget_internal.book_grants: write what a batch granted: new periods and runs, reservations, holds, windows.
--- Called under the locks. errors: LB901 when a row does not agree with what was decided on copies.
+-- p_rooms: the counters as they were read, before these grants. Called under the locks. errors: LB901 when a row does not agree
+-- with what was decided.
 create or replace function budget_internal.book_grants(
   p_granted budget_internal.admission[], p_slots budget_internal.slot[], p_rooms budget_internal.rooms,
   p_rates budget_internal.rates, p_now timestamptz
@@ -7,6 +8,8 @@ create or replace function budget_internal.book_grants(
 language plpgsql volatile
 as $$
 declare
+  v_period_ids bigint[] := p_rooms.period_ids;
+  v_strict boolean[] := array(select e = 'strict' from unnest(p_rooms.enforcements) with ordinality r (e, slot) order by r.slot);
   v_run_ids bigint[] := array_fill(null::bigint, array[cardinality(p_slots)]);
   v_missing integer[];
   v_slot integer;
@@ -14,14 +17,14 @@ declare
   v_broken bigint;
 begin
   v_missing := array(
-    select distinct s from unnest(p_granted) g, unnest(g.slots) s where p_rooms.period_ids[s] is null
+    select distinct s from unnest(p_granted) g, unnest(g.slots) s where v_period_ids[s] is null
   );
   if cardinality(v_missing) > 0 then
     perform budget_internal.open_periods(array(select p_slots[s] from unnest(v_missing) s));
   end if;
   foreach v_slot in array v_missing loop
     if p_slots[v_slot].budget_id is not null then
-      p_rooms.period_ids[v_slot] := (
+      v_period_ids[v_slot] := (
         select p.period_id from budget_internal.periods p
         where p.budget_id = p_slots[v_slot].budget_id and p.starts_at = p_slots[v_slot].starts_at
       );
@@ -32,7 +35,7 @@ begin
         p_rooms.max_grants[v_slot], null, p_now
       ) r;
       v_run_ids[v_slot] := v_run.run_id;
-      p_rooms.period_ids[v_slot] := v_run.period_id;
+      v_period_ids[v_slot] := v_run.period_id;
     end if;
   end loop;
 
@@ -44,10 +47,11 @@ begin
   select
     g.org_id, g.reservation_id, g.key_id,
     -- A run that this call makes comes first, as in every chain.
-    array(select v_run_ids[s] from unnest(g.slots) s where v_run_ids[s] is not null) || g.scope_ids,
+    case when cardinality(v_missing) > 0
+      then array(select v_run_ids[s] from unnest(g.slots) s where v_run_ids[s] is not null) || g.scope_ids else g.scope_ids end,
     h.held,
     -- Periods that only count the spend, once it is known.
-    array(select p_rooms.period_ids[s] from unnest(g.slots) s where p_rooms.period_ids[s] <> all (h.held))
+    array(select v_period_ids[s] from unnest(g.slots) s where v_period_ids[s] <> all (h.held))
       || case when g.run_id is not null then budget_internal.parent_run_periods(g.run_id) else '{}' end,
     case when cardinality(h.held) > 0 then g.cost_nano_usd else 0 end,
     g.model, g.route_ids, g.price_ids, g.input_tokens, g.output_tokens, g.choices, g.features, g.rung, g.rung_changes, g.request_id,
@@ -57,25 +61,28 @@ begin
   from unnest(p_granted) g
   cross join lateral (
     select array(
-      select p_rooms.period_ids[s] from unnest(g.slots) s
-      where p_rooms.enforcements[s] = 'strict' and g.cost_nano_usd is not null
+      select v_period_ids[s] from unnest(g.slots) s where v_strict[s] and g.cost_nano_usd is not null
     ) as held
   ) h;
 
   with taken as (
-    select t.*
-    from unnest(
-      p_rooms.period_ids, p_rooms.limits, p_rooms.spent, p_rooms.held, p_rooms.taken, p_rooms.taken_grants,
-      p_rooms.taken_holds
-    ) t (period_id, limit_nano_usd, spent, held, amount, grants, holds)
-    where t.grants > 0
+    select
+      v_period_ids[t.slot] as period_id, p_rooms.limits[t.slot] as limit_nano_usd,
+      p_rooms.spent[t.slot]::numeric + p_rooms.held[t.slot] + t.amount as decided, t.amount, t.grants, t.holds
+    from (
+      select s.slot, coalesce(sum(g.cost_nano_usd), 0) as amount, count(*) as grants, count(g.cost_nano_usd) as holds
+      from unnest(p_granted) g
+      cross join lateral unnest(g.slots) s (slot)
+      where v_strict[s.slot]
+      group by s.slot
+    ) t
   ), changed as (
     update budget_internal.periods p
     set held_nano_usd = p.held_nano_usd + t.amount, grants = p.grants + t.grants, open_holds = p.open_holds + t.holds,
       open_since_ms = p.open_since_ms + t.holds * (extract(epoch from p_now) * 1000)::bigint
     from taken t
     where p.period_id = t.period_id
-    returning p.budget_id, t.amount, t.limit_nano_usd, t.spent::numeric + t.held as decided,
+    returning p.budget_id, t.amount, t.limit_nano_usd, t.decided,
       p.spent_nano_usd::numeric - p.forgiven_nano_usd + p.held_nano_usd as used
   )
   -- Pair assertion. What costs or holds nothing may be admitted over a limit that others have passed.
@@ -87,12 +94,19 @@ begin
     perform budget_internal.fail('LB901', format('budget %s would pass its limit by admission', v_broken), '');
   end if;
 
+  if cardinality(p_rates.scope_ids) = 0 then
+    return;
+  end if;
   insert into budget_internal.rate_windows as w (org_id, scope_id, minute_at, requests, tokens)
   select s.org_id, s.scope_id, t.minute_at, t.requests, t.tokens
-  from unnest(p_rates.scope_ids, p_rates.minutes, p_rates.taken_requests, p_rates.taken_tokens)
-    t (scope_id, minute_at, requests, tokens)
+  from (
+    select m.scope_id, m.minute_at, count(*) as requests, sum(g.input_tokens + g.output_tokens * g.choices) as tokens
+    from unnest(p_granted) g
+    cross join lateral unnest(g.rate_scope_ids) r (scope_id)
+    join unnest(p_rates.scope_ids, p_rates.minutes) m (scope_id, minute_at) on m.scope_id = r.scope_id
+    group by m.scope_id, m.minute_at
+  ) t
   join budget_internal.scopes s on s.scope_id = t.scope_id
-  where t.requests > 0
   order by t.scope_id
   on conflict (scope_id, org_id) do update
   set minute_at = excluded.minute_at,

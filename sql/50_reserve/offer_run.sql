@@ -9,7 +9,7 @@ declare
   -- The run comes first in a chain.
   v_slot constant integer := p_request.slots[1];
 begin
-  if (p_slots[v_slot]).budget_id is null and p_rooms.taken_grants[v_slot] = 0 then
+  if (p_slots[v_slot]).budget_id is null and p_rooms.grants[v_slot] = 0 then
     p_rooms.limits[v_slot] := p_request.run_limit_nano_usd;
     p_rooms.max_grants[v_slot] := p_request.run_max_grants;
   end if;

@@ -14,14 +14,16 @@ begin
       array(
         select s.slot::integer
         from unnest(p_slots) with ordinality s (
-          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants, slot
+          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants,
+          carry_lock_key, slot
         )
         where a.run_id is null and s.key_id = a.key_id and s.run_name = a.run_name
       ) || array(
         select s.slot::integer
         from unnest(a.budget_ids) with ordinality b (budget_id, place)
         join unnest(p_slots) with ordinality s (
-          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants, slot
+          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants,
+          carry_lock_key, slot
         ) on s.budget_id = b.budget_id
         order by b.place
       ),

@@ -182,23 +182,29 @@ as $$
       join budget_internal.budgets b on b.scope_id = l.scope_id and b.deleted_at is null
       where b.models is null or b.models && r.priced_models
     ) b
-  ), chained as (
+  ), chained as materialized (
     select r.*, b.budget_ids,
       r.run_name is not null and r.run_id is null as makes_run,
       coalesce(b.strict, false) or (r.run_name is not null and r.run_id is null) as strict
     from routed r
     left join budgeted b on b.key_id = r.key_id and b.model = r.model and b.run_id is not distinct from r.run_id
-  ), priced as (
-    select c.*, p.cost
-    from chained c
-    left join lateral (
-      select budget_internal.plan_cost(
-        c.price_ids, c.variant, c.bounded_input, c.output_tokens::numeric * c.choices, c.features, p_now
-      ) as cost
-      offset 0
-    ) p
+  ), rated as materialized (
+    -- Once for all that lead to the same prices in the same way.
+    select r.price_ids, r.variant, r.features, budget_internal.plan_rates(r.price_ids, r.variant, r.features, p_now) as rates
+    from (
+      select distinct c.price_ids, c.variant, c.features
+      from chained c
       -- No strict budget, no estimate.
-      on c.route_ids is not null and (c.strict or c.request_ceiling_nano_usd is not null)
+      where c.route_ids is not null and (c.strict or c.request_ceiling_nano_usd is not null)
+      offset 0
+    ) r
+  ), priced as (
+    select c.*, budget_internal.worst_cost(r.rates, c.bounded_input, c.output_tokens::numeric * c.choices) as cost
+    from chained c
+    left join rated r on r.price_ids = c.price_ids and r.variant = c.variant and r.features = c.features
+      and c.route_ids is not null and (c.strict or c.request_ceiling_nano_usd is not null)
+    -- Not pulled up: each is priced once.
+    offset 0
   ), judged as (
     select p.*,
       case

@@ -14,8 +14,7 @@ begin
     p_scope_ids, array_agg(m.minute_at order by s.rate), array_agg(l.requests_per_minute order by s.rate),
     array_agg(l.tokens_per_minute order by s.rate),
     array_agg(case when w.minute_at = m.minute_at then w.requests else 0 end order by s.rate),
-    array_agg(case when w.minute_at = m.minute_at then w.tokens else 0 end order by s.rate),
-    array_agg(0::bigint), array_agg(0::bigint)
+    array_agg(case when w.minute_at = m.minute_at then w.tokens else 0 end order by s.rate)
   into v_rates
   from unnest(p_scope_ids) with ordinality s (scope_id, rate)
   left join budget_internal.rate_limits l on l.scope_id = s.scope_id

@@ -35,12 +35,13 @@ begin
       )
       order by s.slot
     ),
-    array_agg(0::bigint), array_agg(0::bigint), array_agg(0::bigint),
+    array_agg(0::bigint),
     -- Thresholds are kept in order; a budget that is over its limit is told of in any case.
     array_agg(least(b.thresholds[1], 100::smallint) order by s.slot)
   into v_rooms
   from unnest(p_slots) with ordinality s (
-    lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit_nano_usd, run_max_grants, slot
+    lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit_nano_usd, run_max_grants,
+    carry_lock_key, slot
   )
   left join budget_internal.periods p on p.budget_id = s.budget_id and p.starts_at = s.starts_at
   left join budget_internal.budgets b on b.budget_id = s.budget_id;

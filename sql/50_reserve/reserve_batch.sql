@@ -17,6 +17,7 @@ declare
   v_admissions budget_internal.admission[];
   v_slots budget_internal.slot[];
   v_rate_scope_ids bigint[];
+  v_read budget_internal.rooms;
   v_rooms budget_internal.rooms;
   v_rates budget_internal.rates;
   v_earlier jsonb;
@@ -24,6 +25,7 @@ declare
   v_request budget_internal.admission;
   v_decision budget_internal.decision;
   v_result budget.reserve_result;
+  v_whole boolean;
   v_undecided boolean := false;
   v_earlier_key text;
 begin
@@ -40,7 +42,7 @@ begin
   );
   perform budget_internal.take_locks(
     array(select s.lock_key from unnest(v_slots) s where s.strict)
-    || budget_internal.carry_lock_keys(v_slots)
+    || array(select s.carry_lock_key from unnest(v_slots) s where s.carry_lock_key is not null)
     || array(select budget_internal.rate_lock_key(r) from unnest(v_rate_scope_ids) r)
     || array(
       select budget_internal.request_lock_key(a.key_id, a.request_id)
@@ -55,9 +57,11 @@ begin
     v_admissions := budget_internal.join_made_runs(v_admissions, v_slots);
   end if;
   v_now := budget_internal.clock();
-  v_rooms := budget_internal.read_rooms(v_slots, v_now);
+  v_read := budget_internal.read_rooms(v_slots, v_now);
   v_rates := budget_internal.read_rates(v_rate_scope_ids, v_now);
   v_earlier := budget_internal.earlier_grants(v_admissions, v_now);
+  v_whole := budget_internal.fits_whole(v_admissions, v_read, v_rates, v_earlier);
+  v_rooms := v_read;
 
   -- Order decides: each request sees the holds of those before it. The ways of one request stand together, in the order in
   -- which they are tried; the refusal that is answered is that of the request as it was asked.
@@ -103,7 +107,11 @@ begin
     if v_request.run_name is not null then
       v_rooms := budget_internal.offer_run(v_rooms, v_slots, v_request);
     end if;
-    v_decision := budget_internal.decide(v_request, v_rooms, v_rates);
+    if v_whole then
+      v_decision := (null, null, null, v_request.output_tokens, v_request.cost_nano_usd);
+    else
+      v_decision := budget_internal.decide(v_request, v_rooms, v_rates);
+    end if;
     if v_decision.code is not null then
       if v_request.rung_place = 0 then
         v_result := budget_internal.describe_refusal(v_result, v_request, v_decision, v_slots, v_rooms, v_rates, v_now);
@@ -118,13 +126,15 @@ begin
     v_request.output_tokens := v_decision.output_tokens;
     v_request.cost_nano_usd := v_decision.cost_nano_usd;
     v_request.reservation_id := budget_internal.uuid_v7(v_now);
-    v_rooms := budget_internal.take_room(v_rooms, v_request);
-    v_rates := budget_internal.take_rate(v_rates, v_request);
+    if not v_whole then
+      v_rooms := budget_internal.take_room(v_rooms, v_request);
+      v_rates := budget_internal.take_rate(v_rates, v_request);
+    end if;
     v_granted := v_granted || v_request;
     v_result := budget_internal.describe_grant(v_request, v_rooms);
     return next v_result;
     v_undecided := false;
-    if v_request.request_id is not null then
+    if v_request.request_id is not null and not v_whole then
       v_earlier := v_earlier || jsonb_build_object(v_earlier_key, jsonb_build_object(
         'reservation_id', v_request.reservation_id, 'body_hash', v_request.body_hash, 'holder', v_request.holder,
         'reserved', v_result.reserved_nano_usd, 'output_tokens', v_request.output_tokens, 'routes', v_request.routes,
@@ -138,6 +148,8 @@ begin
   end if;
 
   if cardinality(v_granted) > 0 then
+    -- The limits as they were decided on; what is held, as it was read: the sum of the grants is taken anew.
+    v_rooms.held := v_read.held;
     perform budget_internal.book_grants(v_granted, v_slots, v_rooms, v_rates, v_now);
   end if;
 end

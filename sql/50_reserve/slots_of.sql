@@ -12,7 +12,7 @@ begin
   return array(select s from budget_internal.current_slots(v_budget_ids, p_now) s) || array(
     select (
       budget_internal.run_lock_key(r.key_id, r.run_name), r.org_id, null, '-infinity', 'infinity', true, r.key_id,
-      r.run_name, r.run_limit_nano_usd, r.run_max_grants
+      r.run_name, r.run_limit_nano_usd, r.run_max_grants, null
     )::budget_internal.slot
     from (
       select distinct on (a.key_id, a.run_name) a.*

@@ -12,8 +12,6 @@ begin
     v_rate := array_position(p_rates.scope_ids, v_scope_id);
     p_rates.requests[v_rate] := p_rates.requests[v_rate] + 1;
     p_rates.tokens[v_rate] := p_rates.tokens[v_rate] + v_tokens;
-    p_rates.taken_requests[v_rate] := p_rates.taken_requests[v_rate] + 1;
-    p_rates.taken_tokens[v_rate] := p_rates.taken_tokens[v_rate] + v_tokens;
   end loop;
   return p_rates;
 end

@@ -4,16 +4,12 @@ returns budget_internal.rooms
 language plpgsql immutable
 as $$
 declare
-  v_cost constant bigint := coalesce(p_request.cost_nano_usd, 0);
   v_slot integer;
 begin
   foreach v_slot in array p_request.slots loop
     if p_rooms.enforcements[v_slot] = 'strict' then
-      p_rooms.held[v_slot] := p_rooms.held[v_slot] + v_cost;
+      p_rooms.held[v_slot] := p_rooms.held[v_slot] + coalesce(p_request.cost_nano_usd, 0);
       p_rooms.grants[v_slot] := p_rooms.grants[v_slot] + 1;
-      p_rooms.taken[v_slot] := p_rooms.taken[v_slot] + v_cost;
-      p_rooms.taken_holds[v_slot] := p_rooms.taken_holds[v_slot] + (p_request.cost_nano_usd is not null)::integer;
-      p_rooms.taken_grants[v_slot] := p_rooms.taken_grants[v_slot] + 1;
     end if;
   end loop;
   return p_rooms;

@@ -21,9 +21,9 @@ as $$
       case when jsonb_typeof(r.value -> 'note') = 'object' then budget_internal.short_note(r.value -> 'note') end as note
     from jsonb_array_elements(p_reports) with ordinality r
     order by (r.value ->> 'reservation_id')::uuid, r.ordinality
-  ), row_found as (
+  ), row_found as materialized (
     select
-      p.*, r.org_id, r.key_id, r.reserved_at, r.reserved_nano_usd, r.stale_at, r.held_period_ids, r.counted_period_ids,
+      p.*, row_number() over () as place, r.org_id, r.key_id, r.reserved_at, r.reserved_nano_usd, r.stale_at, r.held_period_ids, r.counted_period_ids,
       r.input_tokens, r.output_tokens::numeric * r.choices as all_output_tokens, r.features,
       cardinality(r.held_period_ids) = 0 and r.reserved_nano_usd = 0 as unheld,
       r.price_ids[r.attempt] as price_id,
@@ -34,24 +34,40 @@ as $$
         from budget_internal.routes t
         join budget_internal.account_settings a on a.account_id = t.account_id and a.trusts_stated_cost
         where t.route_id = r.route_ids[r.attempt]
-      ) as states_cost,
-      case when p.usage is not null then budget_internal.usage_defect(p.usage) end as usage_defect,
-      case when p.usage_seen is not null then budget_internal.usage_defect(p.usage_seen) end as seen_defect
+      ) as states_cost
     from report p
     -- Here and below, each row by its id, however many the planner expects: not the whole table.
     cross join lateral (select * from budget_internal.reservations r where r.reservation_id = p.reservation_id offset 0) r
-    offset 0
-  ), priced as (
-    select f.*,
-      case
-        when f.states_cost then ceil(f.provider_cost_usd * 1000000000)
-        when f.usage_defect is null then budget_internal.price_usage(f.price_id, f.variant, f.usage, f.reserved_at)
-      end as cost,
-      case when f.usage_seen is not null and f.seen_defect is null
-        then budget_internal.price_usage(f.price_id, f.variant, f.usage_seen, f.reserved_at) end as seen_cost
+  ), defects as materialized (
+    select
+      budget_internal.usage_defects(array_agg(f.usage order by f.place)) as usages,
+      case when count(f.usage_seen) > 0 then budget_internal.usage_defects(array_agg(f.usage_seen order by f.place)) end as seen
     from row_found f
-    -- Not pulled up: each price is worked out once.
-    offset 0
+  ), checked_usage as (
+    select f.*, d.usages[f.place] as usage_defect, d.seen[f.place] as seen_defect
+    from row_found f
+    cross join defects d
+  ), costs as materialized (
+    -- All in one: a price is looked up once for many.
+    select
+      budget_internal.price_usages(
+        array_agg(u.price_id order by u.place), array_agg(u.variant order by u.place),
+        array_agg(case when u.usage_defect is null then u.usage end order by u.place), array_agg(u.reserved_at order by u.place)
+      ) as usages,
+      case when count(u.usage_seen) > 0 then budget_internal.price_usages(
+        array_agg(u.price_id order by u.place), array_agg(u.variant order by u.place),
+        array_agg(case when u.seen_defect is null then u.usage_seen end order by u.place), array_agg(u.reserved_at order by u.place)
+      ) end as seen
+    from checked_usage u
+  ), priced as (
+    select u.*,
+      case
+        when u.states_cost then ceil(u.provider_cost_usd * 1000000000)
+        when u.usage_defect is null then c.usages[u.place]
+      end as cost,
+      case when u.usage_seen is not null and u.seen_defect is null then c.seen[u.place] end as seen_cost
+    from checked_usage u
+    cross join costs c
   ), judged as (
     select p.*,
       case
