@@ -18,3 +18,5 @@ alter type budget_internal.rooms drop attribute taken_holds, drop attribute take
 alter type budget_internal.rates drop attribute taken_requests, drop attribute taken_tokens;
 -- Of the period before, whose unused room goes over into one that this call makes; null: none does.
 alter type budget_internal.slot add attribute carry_lock_key bigint;
+drop function if exists budget_internal.place_admissions(budget_internal.admission[], budget_internal.slot[]);
+drop function if exists budget_internal.describe_grant(budget_internal.admission, budget_internal.rooms);

@@ -5,7 +5,9 @@ create or replace function budget_internal.price_usage(
 language plpgsql stable
 as $$
 begin
-  return (budget_internal.price_usages(array[p_price_id], array[p_variant], array[p_usage], array[p_at]))[1];
+  return (
+    select p.cost_nano_usd from budget_internal.price_usages(array[p_price_id], array[p_variant], array[p_usage], array[p_at]) p
+  );
 end
 $$;
 revoke all on function budget_internal.price_usage(bigint, text, jsonb, timestamptz) from public;

@@ -15,28 +15,26 @@ begin
   end if;
   return (
     with asked as (
-      -- By key: one look into an index finds all ids of a key.
-      select a.key_id, a.idempotency_days, array_agg(a.request_id) as request_ids
+      select distinct a.key_id, a.request_id, a.idempotency_days
       from unnest(p_admissions) a
       where a.key_id is not null and a.request_id is not null and a.rung_place = 0
-      group by a.key_id, a.idempotency_days
     ), earlier as (
-      select r.key_id, r.request_id, r.reservation_id, r.body_hash, r.holder, r.reserved_nano_usd, r.output_tokens,
+      select a.key_id, a.request_id, r.reservation_id, r.body_hash, r.holder, r.reserved_nano_usd, r.output_tokens,
         'open' as state, r.route_ids, r.rung, r.rung_changes, r.cap_output_tokens
       from asked a
       cross join lateral (
-        select r.* from budget_internal.reservations r where r.key_id = a.key_id and r.request_id = any (a.request_ids)
+        select r.* from budget_internal.reservations r where r.key_id = a.key_id and r.request_id = a.request_id
         -- Here and below by its key, whatever the planner believes of these tables.
         offset 0
       ) r
       union all
-      select l.key_id, l.request_id, l.reservation_id, l.body_hash, null, l.reserved_nano_usd, null, l.kind::text,
+      select a.key_id, a.request_id, l.reservation_id, l.body_hash, null, l.reserved_nano_usd, null, l.kind::text,
         array[l.route_id], l.rung, null, null
       from asked a
       cross join lateral (
         select l.*
         from budget_internal.ledger_entries l
-        where l.key_id = a.key_id and l.request_id = any (a.request_ids)
+        where l.key_id = a.key_id and l.request_id = a.request_id
           and l.booked_at > p_now - make_interval(days => a.idempotency_days)
           -- The partitions in question, no others are opened. A clock may have gone back since, though not by a month.
           and l.booked_at > v_since and l.booked_at < p_now + interval '1 month'

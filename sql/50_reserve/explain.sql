@@ -28,7 +28,7 @@ begin
     select a from budget_internal.prepare_admissions(jsonb_build_array(v_request), v_now) a order by a.rung_place
   );
   v_slots := budget_internal.slots_of(v_ways, v_now);
-  v_ways := budget_internal.place_admissions(v_ways, v_slots);
+  v_ways := budget_internal.place_admissions(v_ways, v_slots, v_now);
   v_rooms := budget_internal.read_rooms(v_slots, v_now);
   v_rates := budget_internal.read_rates(v_ways[1].rate_scope_ids, v_now);
   v_answer := budget_internal.explain_ways(v_ways, v_slots, v_rooms, v_rates, v_now);
@@ -41,7 +41,7 @@ begin
     -- What is refused before it comes to the budgets is shown with them all the same.
     v_taken.code := null;
     v_slots := budget_internal.slots_of(array[v_taken], v_now);
-    v_taken := (budget_internal.place_admissions(array[v_taken], v_slots))[1];
+    v_taken := (budget_internal.place_admissions(array[v_taken], v_slots, v_now))[1];
     v_taken.code := v_code;
     v_ways[1] := v_taken;
     v_rooms := budget_internal.read_rooms(v_slots, v_now);

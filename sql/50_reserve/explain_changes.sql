@@ -25,7 +25,7 @@ begin
     )), p_now) a
     where a.rung_place = 0;
     v_slots := budget_internal.slots_of(array[v_capped], p_now);
-    v_capped := (budget_internal.place_admissions(array[v_capped], v_slots))[1];
+    v_capped := (budget_internal.place_admissions(array[v_capped], v_slots, p_now))[1];
     v_rooms := budget_internal.read_rooms(v_slots, p_now);
   end if;
   return jsonb_build_object(

@@ -1,21 +1,16 @@
 -- budget_internal.fits_whole: whether every request of a batch can be granted as it was asked, one beside the other. Then their
 -- order decides nothing, and they are granted at once. False says nothing: they are then decided one by one.
 create or replace function budget_internal.fits_whole(
-  p_admissions budget_internal.admission[], p_rooms budget_internal.rooms, p_rates budget_internal.rates, p_earlier jsonb
+  p_admissions budget_internal.admission[], p_rooms budget_internal.rooms, p_rates budget_internal.rates
 ) returns boolean
 language plpgsql stable
 as $$
 begin
-  if p_earlier <> '{}' or exists (
+  if exists (
     select 1
     from unnest(p_admissions) a
-    where a.rung_place = 0 and (
-      a.code is not null or a.cost_nano_usd > a.ceiling_nano_usd or a.run_name is not null and a.run_id is null
-    )
-  ) or exists (
-    -- One of them would repeat the other.
-    select 1 from unnest(p_admissions) a where a.rung_place = 0 and a.request_id is not null
-    group by a.key_id, a.request_id having count(*) > 1
+    where a.rung_place = 0
+      and (a.code is not null or a.cost_nano_usd > a.ceiling_nano_usd or a.run_name is not null and a.run_id is null)
   ) then
     return false;
   end if;
@@ -53,8 +48,8 @@ begin
 end
 $$;
 revoke all on function budget_internal.fits_whole(
-  budget_internal.admission[], budget_internal.rooms, budget_internal.rates, jsonb
+  budget_internal.admission[], budget_internal.rooms, budget_internal.rates
 ) from public;
 comment on function budget_internal.fits_whole(
-  budget_internal.admission[], budget_internal.rooms, budget_internal.rates, jsonb
+  budget_internal.admission[], budget_internal.rooms, budget_internal.rates
 ) is 'Whether a batch fits as a whole.';

@@ -20,7 +20,7 @@ begin
   v_slots := budget_internal.slots_of(v_ways, p_now);
   v_rooms := budget_internal.read_rooms(v_slots, p_now);
   select w.model, c.cost into fitting_model.model, fitting_model.cost_nano_usd
-  from unnest(budget_internal.place_admissions(v_ways, v_slots)) w
+  from unnest(budget_internal.place_admissions(v_ways, v_slots, p_now)) w
   cross join lateral budget_internal.decide(w, v_rooms, p_rates) d
   cross join lateral (
     select coalesce(d.cost_nano_usd, budget_internal.plan_cost(

@@ -1,8 +1,9 @@
--- budget_internal.place_admissions: write into each admission where its periods stand in the list, in chain order.
+-- budget_internal.place_admissions: write into each admission where its periods stand in the list, in chain order, and the id
+-- of its reservation.
 create or replace function budget_internal.place_admissions(
-  p_admissions budget_internal.admission[], p_slots budget_internal.slot[]
+  p_admissions budget_internal.admission[], p_slots budget_internal.slot[], p_now timestamptz
 ) returns budget_internal.admission[]
-language plpgsql stable
+language plpgsql volatile
 as $$
 begin
   return array(
@@ -27,13 +28,13 @@ begin
         ) on s.budget_id = b.budget_id
         order by b.place
       ),
-      null::uuid
+      case when a.code is null then budget_internal.uuid_v7(p_now) end
     )::budget_internal.admission
     from unnest(p_admissions) a
     order by a.item, a.rung_place
   );
 end
 $$;
-revoke all on function budget_internal.place_admissions(budget_internal.admission[], budget_internal.slot[]) from public;
-comment on function budget_internal.place_admissions(budget_internal.admission[], budget_internal.slot[]) is
-  'Admissions with the positions of their periods.';
+revoke all on function budget_internal.place_admissions(budget_internal.admission[], budget_internal.slot[], timestamptz) from public;
+comment on function budget_internal.place_admissions(budget_internal.admission[], budget_internal.slot[], timestamptz) is
+  'Admissions with the positions of their periods and their ids.';

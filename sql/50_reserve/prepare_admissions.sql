@@ -269,8 +269,7 @@ as $$
     coalesce(j.run_max_steps, j.key_run_max_steps), null::integer[], null::uuid
   from item i
   left join judged j on j.item = i.item
-  order by i.item, j.rung_place
 $$;
 revoke all on function budget_internal.prepare_admissions(jsonb, timestamptz) from public;
 comment on function budget_internal.prepare_admissions(jsonb, timestamptz) is
-  'Requests of a batch, resolved and priced, in order, each in every way it may be granted; a way that cannot be has a code.';
+  'Requests of a batch, resolved and priced, each in every way it may be granted; a way that cannot be has a code.';

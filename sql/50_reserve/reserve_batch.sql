@@ -21,11 +21,12 @@ declare
   v_rooms budget_internal.rooms;
   v_rates budget_internal.rates;
   v_earlier jsonb;
+  v_repeats boolean;
   v_granted budget_internal.admission[] := array[]::budget_internal.admission[];
+  v_answers budget.reserve_result[] := array[]::budget.reserve_result[];
   v_request budget_internal.admission;
   v_decision budget_internal.decision;
   v_result budget.reserve_result;
-  v_whole boolean;
   v_undecided boolean := false;
   v_earlier_key text;
 begin
@@ -36,7 +37,7 @@ begin
 
   v_admissions := array(select a from budget_internal.prepare_admissions(p_requests, v_now) a order by a.item, a.rung_place);
   v_slots := budget_internal.slots_of(v_admissions, v_now);
-  v_admissions := budget_internal.place_admissions(v_admissions, v_slots);
+  v_admissions := budget_internal.place_admissions(v_admissions, v_slots, v_now);
   v_rate_scope_ids := array(
     select distinct r from unnest(v_admissions) a, unnest(a.rate_scope_ids) r where a.code is null order by r
   );
@@ -60,15 +61,22 @@ begin
   v_read := budget_internal.read_rooms(v_slots, v_now);
   v_rates := budget_internal.read_rates(v_rate_scope_ids, v_now);
   v_earlier := budget_internal.earlier_grants(v_admissions, v_now);
-  v_whole := budget_internal.fits_whole(v_admissions, v_read, v_rates, v_earlier);
   v_rooms := v_read;
+  v_repeats := exists (
+    select 1 from unnest(v_admissions) a where a.rung_place = 0 and a.request_id is not null
+    group by a.key_id, a.request_id having count(*) > 1
+  );
 
+  if v_earlier = '{}' and not v_repeats and budget_internal.fits_whole(v_admissions, v_rooms, v_rates) then
+    v_granted := array(select a from unnest(v_admissions) a where a.rung_place = 0);
+    v_admissions := '{}';
+  end if;
   -- Order decides: each request sees the holds of those before it. The ways of one request stand together, in the order in
   -- which they are tried; the refusal that is answered is that of the request as it was asked.
   foreach v_request in array v_admissions loop
     if v_request.rung_place = 0 then
       if v_undecided then
-        return next v_result;
+        v_answers := v_answers || v_result;
       end if;
       v_undecided := true;
       v_result := null;
@@ -81,7 +89,7 @@ begin
       if v_earlier ? v_earlier_key and (v_request.code is null or v_request.code in (
         'model_not_allowed', 'model_not_found', 'model_unpriced', 'output_limit_required'
       )) then
-        return next budget_internal.repeat_grant(v_result, v_request, v_earlier -> v_earlier_key);
+        v_answers := v_answers || budget_internal.repeat_grant(v_result, v_request, v_earlier -> v_earlier_key);
         v_undecided := false;
       end if;
     elsif v_undecided and v_result.code not in (
@@ -99,7 +107,7 @@ begin
       if v_request.action = 'refuse' or v_result.code = 'budget_busy' then
         v_result.rung := v_request.rung;
         v_result.rung_changes := v_request.rung_changes;
-        return next v_result;
+        v_answers := v_answers || v_result;
         v_undecided := false;
       end if;
       continue;
@@ -107,11 +115,7 @@ begin
     if v_request.run_name is not null then
       v_rooms := budget_internal.offer_run(v_rooms, v_slots, v_request);
     end if;
-    if v_whole then
-      v_decision := (null, null, null, v_request.output_tokens, v_request.cost_nano_usd);
-    else
-      v_decision := budget_internal.decide(v_request, v_rooms, v_rates);
-    end if;
+    v_decision := budget_internal.decide(v_request, v_rooms, v_rates);
     if v_decision.code is not null then
       if v_request.rung_place = 0 then
         v_result := budget_internal.describe_refusal(v_result, v_request, v_decision, v_slots, v_rooms, v_rates, v_now);
@@ -125,33 +129,37 @@ begin
     end if;
     v_request.output_tokens := v_decision.output_tokens;
     v_request.cost_nano_usd := v_decision.cost_nano_usd;
-    v_request.reservation_id := budget_internal.uuid_v7(v_now);
-    if not v_whole then
-      v_rooms := budget_internal.take_room(v_rooms, v_request);
-      v_rates := budget_internal.take_rate(v_rates, v_request);
-    end if;
+    v_rooms := budget_internal.take_room(v_rooms, v_request);
+    v_rates := budget_internal.take_rate(v_rates, v_request);
     v_granted := v_granted || v_request;
-    v_result := budget_internal.describe_grant(v_request, v_rooms);
-    return next v_result;
     v_undecided := false;
-    if v_request.request_id is not null and not v_whole then
-      v_earlier := v_earlier || jsonb_build_object(v_earlier_key, jsonb_build_object(
-        'reservation_id', v_request.reservation_id, 'body_hash', v_request.body_hash, 'holder', v_request.holder,
-        'reserved', v_result.reserved_nano_usd, 'output_tokens', v_request.output_tokens, 'routes', v_request.routes,
-        'rung', v_request.rung, 'rung_changes', v_request.rung_changes,
-        'cap_output_tokens', v_request.cap_output_tokens, 'state', 'open'
-      ));
+    if v_repeats and v_request.request_id is not null then
+      v_earlier := v_earlier || (
+        select jsonb_build_object(v_earlier_key, jsonb_build_object(
+          'reservation_id', v_request.reservation_id, 'body_hash', v_request.body_hash, 'holder', v_request.holder,
+          'reserved', g.reserved_nano_usd, 'output_tokens', v_request.output_tokens, 'routes', v_request.routes,
+          'rung', v_request.rung, 'rung_changes', v_request.rung_changes,
+          'cap_output_tokens', v_request.cap_output_tokens, 'state', 'open'
+        ))
+        from budget_internal.describe_grants(array[v_request], v_rooms) g
+      );
     end if;
   end loop;
   if v_undecided then
-    return next v_result;
+    v_answers := v_answers || v_result;
   end if;
 
   if cardinality(v_granted) > 0 then
-    -- The limits as they were decided on; what is held, as it was read: the sum of the grants is taken anew.
+    -- The limits as they were decided on; what is held, as it was read: the grants are added up anew.
     v_rooms.held := v_read.held;
     perform budget_internal.book_grants(v_granted, v_slots, v_rooms, v_rates, v_now);
   end if;
+  return query
+  select r.*
+  from (
+    select a.* from unnest(v_answers) a union all select g.* from budget_internal.describe_grants(v_granted, v_rooms) g
+  ) r
+  order by r.item;
 end
 $$;
 comment on function budget.reserve_batch(jsonb) is

@@ -38,36 +38,30 @@ as $$
     from report p
     -- Here and below, each row by its id, however many the planner expects: not the whole table.
     cross join lateral (select * from budget_internal.reservations r where r.reservation_id = p.reservation_id offset 0) r
-  ), defects as materialized (
-    select
-      budget_internal.usage_defects(array_agg(f.usage order by f.place)) as usages,
-      case when count(f.usage_seen) > 0 then budget_internal.usage_defects(array_agg(f.usage_seen order by f.place)) end as seen
-    from row_found f
-  ), checked_usage as (
-    select f.*, d.usages[f.place] as usage_defect, d.seen[f.place] as seen_defect
-    from row_found f
-    cross join defects d
-  ), costs as materialized (
+  ), valued as materialized (
     -- All in one: a price is looked up once for many.
-    select
-      budget_internal.price_usages(
-        array_agg(u.price_id order by u.place), array_agg(u.variant order by u.place),
-        array_agg(case when u.usage_defect is null then u.usage end order by u.place), array_agg(u.reserved_at order by u.place)
-      ) as usages,
-      case when count(u.usage_seen) > 0 then budget_internal.price_usages(
-        array_agg(u.price_id order by u.place), array_agg(u.variant order by u.place),
-        array_agg(case when u.seen_defect is null then u.usage_seen end order by u.place), array_agg(u.reserved_at order by u.place)
-      ) end as seen
-    from checked_usage u
+    select v.*
+    from (
+      select
+        array_agg(f.price_id order by f.place) as price_ids, array_agg(f.variant order by f.place) as variants,
+        array_agg(f.usage order by f.place) as usages, array_agg(f.reserved_at order by f.place) as ats
+      from row_found f
+    ) f
+    cross join lateral budget_internal.price_usages(f.price_ids, f.variants, f.usages, f.ats) v
+  ), seen as materialized (
+    select f.reservation_id, v.*
+    from row_found f
+    cross join lateral budget_internal.price_usages(
+      array[f.price_id], array[f.variant], array[f.usage_seen], array[f.reserved_at]
+    ) v
+    where f.usage_seen is not null
   ), priced as (
-    select u.*,
-      case
-        when u.states_cost then ceil(u.provider_cost_usd * 1000000000)
-        when u.usage_defect is null then c.usages[u.place]
-      end as cost,
-      case when u.usage_seen is not null and u.seen_defect is null then c.seen[u.place] end as seen_cost
-    from checked_usage u
-    cross join costs c
+    select f.*, v.defect as usage_defect, s.defect as seen_defect,
+      case when f.states_cost then ceil(f.provider_cost_usd * 1000000000) when v.defect is null then v.cost_nano_usd end as cost,
+      case when s.defect is null then s.cost_nano_usd end as seen_cost
+    from row_found f
+    join valued v on v.place = f.place
+    left join seen s on s.reservation_id = f.reservation_id
   ), judged as (
     select p.*,
       case
