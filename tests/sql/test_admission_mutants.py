@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sql.test_mutants import HOLD, NOON, RESERVE, WIDER, Mutant, Probe, at_once, attempt, mutant
+from tests.sql.test_mutants import HOLD, NOON, ONE_BY_ONE, RESERVE, UNPAIRED, WIDER, Mutant, Probe, at_once, attempt, mutant
 from tests.support.processes import wait_until
 from tests.support.world import Row, World
 
@@ -289,6 +289,51 @@ def rate_limit_at_once(world: World) -> None:
 
     assert Counter(at_once(world, 24, call)) == {"granted": 10, "rate_limit_exceeded": 14}
     assert world.value("select requests from budget_internal.rate_windows") == 10
+
+
+def batches_at_their_limits(world: World) -> None:
+    """A batch up to the last call that fits, and one call more: decided at once or one by one, it comes to the same."""
+    world.set_clock(NOON)
+    org = world.org()
+
+    def one_too_many(key: str, room: int, refusal: str, **rest: Any) -> None:
+        item = {"key": key, **rest}
+        for calls in (room, room + 1):
+            expected = ["granted"] * room + [refusal] * (calls - room)
+            assert batch(world, *[item] * calls) == expected
+            # What was not sent gives back all that it took.
+            world.execute(
+                "select budget.settle(r.reservation_id, null, 'unsent') from budget_internal.reservations r"
+                " where holder is distinct from 'stays'"
+            )
+
+    key = world.key(6 * HOLD, org=org)
+    one_too_many(key, 6, "budget_busy")
+    spend(world, key)
+    one_too_many(key, 5, "budget_busy")
+    assert ask(world, key, holder="stays") == "granted"
+    one_too_many(key, 4, "budget_busy")
+
+    limited = world.key(100 * HOLD, org=org)
+    world.execute("select budget.set_rate_limit(%s, 'key', %s, 3, null)", org, world.key_name(limited)[1])
+    one_too_many(limited, 3, "rate_limit_exceeded")
+    tokens = world.key(100 * HOLD, org=org)
+    world.execute("select budget.set_rate_limit(%s, 'key', %s, null, 1000)", org, world.key_name(tokens)[1])
+    one_too_many(tokens, 3, "tokens_limit_exceeded")
+
+    stepped = world.key(100 * HOLD, org=org, run_max_steps=4)
+    assert ask(world, stepped, run={"id": "r"}) == "granted"
+    assert batch(world, *[{"key": stepped, "options": {"run": {"id": "r"}}}] * 4) == ["granted"] * 3 + ["budget_exceeded"]
+
+    assert (
+        batch(world, *[{"key": world.key(100 * HOLD, org=org, request_ceiling_usd="0.0008")}] * 2) == ["request_over_limit"] * 2
+    )
+    checked = world.key(org=org)
+    world.budget(org, "key", world.key_name(checked)[1], HOLD, enforcement="check")
+    assert batch(world, *[{"key": checked}] * 3) == ["granted"] * 3
+    spend(world, checked)
+    assert batch(world, *[{"key": checked}] * 2) == ["budget_exceeded"] * 2
+    assert world.verify() == []
 
 
 def a_ladder(world: World) -> None:
@@ -581,7 +626,9 @@ ROOMS = "50_reserve/read_rooms.sql"
 TAKE = "50_reserve/take_room.sql"
 GRANTS = "50_reserve/book_grants.sql"
 DECIDE = "50_reserve/decide.sql"
-PLAN = "40_price/plan_cost.sql"
+WORST_RATES = "40_price/worst_rates.sql"
+WORST_COST = "40_price/worst_cost.sql"
+WHOLE = "50_reserve/fits_whole.sql"
 LIMIT = "35_budget/limit_in_force.sql"
 CARRIED = "35_budget/carried_room.sql"
 START = "52_run/start_run.sql"
@@ -597,7 +644,10 @@ MUTANTS = [
         "check is treated as soft", each_enforcement, (REFUSING, "= 'soft' or p_cost = 0", "in ('soft', 'check') or p_cost = 0")
     ),
     mutant(
-        "soft is treated as check", each_enforcement, (REFUSING, "p_enforcements[v_slot] = 'soft' or p_cost = 0", "p_cost = 0")
+        "soft is treated as check",
+        each_enforcement,
+        (REFUSING, "p_enforcements[v_slot] = 'soft' or p_cost = 0", "p_cost = 0"),
+        ONE_BY_ONE,
     ),
     mutant(
         "check holds",
@@ -637,7 +687,8 @@ MUTANTS = [
     mutant(
         "one priced route is enough",
         what_cannot_be_priced,
-        (PLAN, "if v_cost is null then", "if false then"),
+        (WORST_RATES, "or array_position(p_price_ids, null) is not null then", "then"),
+        (WORST_COST, "if v_scaled is null then", "if false then"),
     ),
     # Narrowed, raised, carried over, reset.
     mutant(
@@ -687,7 +738,7 @@ MUTANTS = [
     mutant(
         "the period before is not locked",
         the_last_call_of_a_day,
-        (RESERVE, "    || budget_internal.carry_lock_keys(v_slots)\n", ""),
+        (RESERVE, "    || array(select s.carry_lock_key from unnest(v_slots) s where s.carry_lock_key is not null)\n", ""),
     ),
     mutant(
         "a closed period is not looked at",
@@ -701,6 +752,20 @@ MUTANTS = [
         "a correction of what is forgiven gives room",
         a_reset_forgives,
         (ENDED, "when v_entry.booked_at < p.reset_at then", "when false then"),
+    ),
+    # Batches that fit as a whole.
+    *(
+        mutant(f"a batch that fits as a whole looks at no {what}", batches_at_their_limits, (WHOLE, old, new), UNPAIRED)
+        for what, old, new in [
+            ("hold of others", " - greatest(0, r.held)", ""),
+            ("spend", " - greatest(0, r.spent)", ""),
+            ("cost but the last", "sum(a.cost_nano_usd) end as cost", "max(a.cost_nano_usd) end as cost"),
+            ("steps of runs", "p_rooms.grants[t.slot] + t.grants > p_rooms.max_grants[t.slot]", "false"),
+            ("requests a minute", "w.requests + t.requests > w.rpm or ", ""),
+            ("tokens a minute", " or w.tokens + t.tokens > w.tpm", ""),
+            ("ceiling", " or a.cost_nano_usd > a.ceiling_nano_usd", ""),
+            ("budget that is only checked", "when 'check' then r.spent >= r.limit_nano_usd", "when 'check' then false"),
+        ]
     ),
     # Rate limits.
     mutant(
@@ -805,7 +870,7 @@ MUTANTS = [
         ),
     ),
     mutant("the ladder of the org comes first", a_ladder, (PREPARE, "order by g.place\n", "order by g.place desc\n")),
-    mutant("the rung is not named", a_ladder, ("50_reserve/describe_grant.sql", "v_result.rung := p_request.rung;", "")),
+    mutant("the rung is not named", a_ladder, ("50_reserve/describe_grants.sql", "g.rung, g.routes", "null, g.routes")),
     mutant("features stay on", a_ladder, (PREPARE, "where f <> all (r.features_off)", "where true")),
     mutant(
         "a ladder helps whatever is wrong",
@@ -949,7 +1014,7 @@ MUTANTS = [
             "coalesce(cardinality(p.budget_ids), 0) > 10",
         ),
     ),
-    mutant("the cheapest route counts", over_all_routes, (PLAN, "greatest(v_most, v_cost)", "least(v_most, v_cost)")),
+    mutant("the cheapest route counts", over_all_routes, (WORST_COST, "greatest(v_most, v_scaled)", "least(v_most, v_scaled)")),
     mutant(
         "the ceiling of the key is not looked at",
         over_all_routes,
@@ -959,6 +1024,7 @@ MUTANTS = [
         "the ceiling of the key is below itself",
         over_all_routes,
         (DECIDE, "v_decision.cost_nano_usd > p_request.ceiling", "v_decision.cost_nano_usd >= p_request.ceiling"),
+        ONE_BY_ONE,
     ),
     # What is locked, and what busy says.
     mutant(

@@ -294,13 +294,17 @@ BOOK = "55_settle/book_closures.sql"
 JUDGE = "55_settle/judge_closures.sql"
 ENDED = "55_settle/settle_ended.sql"
 HEARTBEAT = "60_heartbeat/heartbeat.sql"
-PRICE = "40_price/price_usage.sql"
+PRICE = "40_price/price_usages.sql"
 
 #: File, text in it, text instead.
 Change = tuple[str, str, str]
 
 #: Time between a decision and its effect, so that a race that can happen does happen.
 WIDER: Change = (RESERVE, "  -- Order decides:", "  perform pg_catalog.pg_sleep(0.05);\n  -- Order decides:")
+#: Batches that fit as a whole are decided one by one, too.
+ONE_BY_ONE: Change = (RESERVE, "and budget_internal.fits_whole(v_admissions, v_rooms, v_rates)", "and false")
+#: The sum of what was granted is not looked at once more.
+UNPAIRED: Change = (GRANTS, "if v_broken is not null then", "if false then")
 #: The same arguments, and no lock.
 UNLOCKED_RESERVE: Change = (RESERVE, "perform budget_internal.take_locks(", "perform cardinality(")
 
@@ -349,8 +353,8 @@ MUTANTS = [
         # As one statement: its snapshot is from before the lock.
         (
             RESERVE,
-            "v_rooms := budget_internal.read_rooms(v_slots, v_now);",
-            "v_rooms := (select budget_internal.read_rooms(v_slots, v_now) from ("
+            "v_read := budget_internal.read_rooms(v_slots, v_now);",
+            "v_read := (select budget_internal.read_rooms(v_slots, v_now) from ("
             "select budget_internal.take_locks(array(select s.lock_key from unnest(v_slots) s)) offset 0) locked);",
         ),
     ),
@@ -398,6 +402,7 @@ MUTANTS = [
             "p_cost > v_limit - p_spent[v_slot] - p_held",
             "p_cost >= v_limit - p_spent[v_slot] - p_held",
         ),
+        ONE_BY_ONE,
     ),
     mutant("holds are not counted", exact_fits, (REFUSING, " - p_spent[v_slot] - p_held[v_slot]\n", " - p_spent[v_slot]\n")),
     mutant(
@@ -423,7 +428,7 @@ MUTANTS = [
     mutant(
         "a request id is not looked for within its batch",
         repeats_hold_once,
-        (RESERVE, "if v_request.request_id is not null then", "if false then"),
+        (RESERVE, "group by a.key_id, a.request_id having count(*) > 1", "group by a.key_id, a.request_id having false"),
     ),
     mutant(
         "another body gets the first one's grant",
@@ -437,7 +442,7 @@ MUTANTS = [
     mutant(
         "prices are a rounded quotient",
         prices_round_up_once,
-        (PRICE, "div(coalesce(sum(cost), 0) + 8999999999, 9000000000)", "ceil(coalesce(sum(cost), 0) / 9000000000)"),
+        (PRICE, "div(coalesce(sum(p.scaled), 0) + 8999999999, 9000000000)", "ceil(coalesce(sum(p.scaled), 0) / 9000000000)"),
     ),
     mutant("prices round down", prices_round_up_once, (PRICE, " + 8999999999, ", ", ")),
     mutant(
@@ -488,7 +493,7 @@ MUTANTS = [
     mutant(
         "negative usage is believed",
         bad_usage_is_never_credited,
-        ("40_price/usage_defect.sql", "between 0 and", "between -1000000000000 and"),
+        (PRICE, "between 0 and", "between -1000000000000 and"),
     ),
     mutant(
         "an estimate may pass the hold",
