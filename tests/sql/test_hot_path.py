@@ -66,6 +66,31 @@ def test_no_call_reads_a_table_that_grows_from_end_to_end(world: World, size: Si
     assert world.verify() == []
 
 
+def test_a_call_reads_nothing_of_what_its_key_did_before(world: World) -> None:
+    """A session keeps the plans that it made when its key was new, while the key makes many calls."""
+    key = world.key(10**9)
+    with psycopg.connect(world.dsn, autocommit=True) as watcher, psycopg.connect(world.gateway_dsn, autocommit=True) as session:
+
+        def rows_read(calls: int) -> float:
+            query = (
+                "select sum(idx_tup_read)::int8 from pg_stat_user_indexes where schemaname = 'budget_internal'"
+                " and (relname = 'reservations' or relname like 'ledger_entries%')"
+            )
+            counts = []
+            for call in (lambda: None, lambda: settle(session, hold(session, [key] * calls))):
+                call()
+                session.execute("select pg_stat_force_next_flush()")
+                counts.append((watcher.execute(query).fetchone() or (0,))[0])
+            return float(counts[1] - counts[0]) / calls
+
+        new = rows_read(20)
+        for _ in range(8):
+            settle(session, hold(session, [key] * 50))
+            hold(session, [key] * 50)
+        assert rows_read(20) <= new + 1
+    assert world.verify() == []
+
+
 def test_updates_of_a_hot_period_stay_on_its_page(world: World) -> None:
     with psycopg.connect(world.dsn, autocommit=True) as watcher:
         grow(watcher, Size(keys=200))
