@@ -30,10 +30,8 @@ begin
   loop
     v_probe.cost_nano_usd := v_candidate.floor_nano_usd;
     v_probe.slots := array(
-      select s.slot::integer
-      from unnest(v_slots) with ordinality s (
-        lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants, slot
-      )
+      select s.ordinality::integer
+      from unnest(v_slots) with ordinality s
       left join budget_internal.budgets b on b.budget_id = s.budget_id
       left join budget_internal.scopes c on c.scope_id = b.scope_id
       where (b.models is null or b.models && v_candidate.upstream_models)

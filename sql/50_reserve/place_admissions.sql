@@ -13,19 +13,13 @@ begin
       a.variant, a.cap_output_tokens, a.fits_around, a.ceiling_nano_usd, a.route_ids, a.price_ids, a.routes, a.stale_seconds, a.idempotency_days,
       a.budget_ids, a.rate_scope_ids, a.run_name, a.run_id, a.run_limit_nano_usd, a.run_max_grants,
       array(
-        select s.slot::integer
-        from unnest(p_slots) with ordinality s (
-          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants,
-          carry_lock_key, slot
-        )
+        select s.ordinality::integer
+        from unnest(p_slots) with ordinality s
         where a.run_id is null and s.key_id = a.key_id and s.run_name = a.run_name
       ) || array(
-        select s.slot::integer
+        select s.ordinality::integer
         from unnest(a.budget_ids) with ordinality b (budget_id, place)
-        join unnest(p_slots) with ordinality s (
-          lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit, run_grants,
-          carry_lock_key, slot
-        ) on s.budget_id = b.budget_id
+        join unnest(p_slots) with ordinality s on s.budget_id = b.budget_id
         order by b.place
       ),
       case when a.code is null then budget_internal.uuid_v7(p_now) end

@@ -7,12 +7,12 @@ declare
   v_rooms budget_internal.rooms;
 begin
   select
-    coalesce(array_agg(p.period_id order by s.slot), '{}'),
+    coalesce(array_agg(p.period_id order by s.ordinality), '{}'),
     -- A budget that is not strict any more is not held. One that was not strict before the locks is not locked: it turns
     -- strict for the next request.
     array_agg(
       case when s.budget_id is null then 'strict' when b.enforcement = 'soft' then 'soft'
-        when s.strict and b.enforcement = 'strict' then 'strict' else 'check' end order by s.slot
+        when s.strict and b.enforcement = 'strict' then 'strict' else 'check' end order by s.ordinality
     ),
     -- A budget that was deleted or replaced since it was looked up still decides on this call: its successor is not in
     -- the chain, so to let go of it would be to let the call go unbudgeted.
@@ -22,27 +22,24 @@ begin
         case when p.period_id is null and b.carry_over_cap_nano_usd is not null
           then budget_internal.carried_room(b.budget_id, s.starts_at) else p.carried_nano_usd end,
         p_now
-      ) end order by s.slot
+      ) end order by s.ordinality
     ),
-    array_agg(coalesce(p.spent_nano_usd - p.forgiven_nano_usd, 0)::bigint order by s.slot),
-    array_agg(coalesce(p.held_nano_usd, 0)::bigint order by s.slot),
-    array_agg(case when s.budget_id is null then s.run_max_grants else b.max_grants end order by s.slot),
-    array_agg(coalesce(p.grants, 0) order by s.slot),
+    array_agg(coalesce(p.spent_nano_usd - p.forgiven_nano_usd, 0)::bigint order by s.ordinality),
+    array_agg(coalesce(p.held_nano_usd, 0)::bigint order by s.ordinality),
+    array_agg(case when s.budget_id is null then s.run_max_grants else b.max_grants end order by s.ordinality),
+    array_agg(coalesce(p.grants, 0) order by s.ordinality),
     array_agg(
       s.strict and b.budget_id is not null and (
         b.carry_over_cap_nano_usd is not null and s.ends_at <= p_now
         or b.deleted_at is not null and exists (select 1 from budget_internal.runs r where r.budget_id = b.budget_id)
       )
-      order by s.slot
+      order by s.ordinality
     ),
     array_agg(0::bigint),
     -- Thresholds are kept in order; a budget that is over its limit is told of in any case.
-    array_agg(least(b.thresholds[1], 100::smallint) order by s.slot)
+    array_agg(least(b.thresholds[1], 100::smallint) order by s.ordinality)
   into v_rooms
-  from unnest(p_slots) with ordinality s (
-    lock_key, org_id, budget_id, starts_at, ends_at, strict, key_id, run_name, run_limit_nano_usd, run_max_grants,
-    carry_lock_key, slot
-  )
+  from unnest(p_slots) with ordinality s
   left join budget_internal.periods p on p.budget_id = s.budget_id and p.starts_at = s.starts_at
   left join budget_internal.budgets b on b.budget_id = s.budget_id;
   return v_rooms;
