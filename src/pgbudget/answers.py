@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pgbudget.call import ending_of, look
+from pgbudget.background import look
 from pgbudget.data_plane import DataPlane
 from pgbudget.db import Database
+from pgbudget.endings import ending_of
 from pgbudget.errors import SOURCE, Conflict, InvalidRequest, NotFound
 from pgbudget.http import virtual_key
 from pgbudget.wire.dialect import Dialect, ModelRequest

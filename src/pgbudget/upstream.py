@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import aiohttp
 import httpx
 from circuitbreaker import CircuitBreaker
 from httpx_aiohttp import AiohttpTransport
+
+from pgbudget.errors import UpstreamFailed
 
 if TYPE_CHECKING:
     from pgbudget.config import Account, Config
@@ -26,6 +29,8 @@ _WITHHELD = frozenset(
     }
 )  # fmt: skip
 
+#: Larger answers are not read to their end, where they must be read whole.
+_MAX_ANSWER = 256 << 20
 #: Only the gateway says these: what a caller reads in them is never a provider's word.
 _OWN = b"x-pgbudget-"
 
@@ -149,3 +154,36 @@ def returned_headers(response: httpx.Response) -> Headers:
     """The headers of an answer that a client may see."""
     headers = ((name.lower(), value) for name, value in response.headers.raw)
     return [(name, value) for name, value in headers if name not in _WITHHELD and not name.startswith(_OWN)]
+
+
+async def read(response: httpx.Response, idle_seconds: float) -> bytes:
+    """A whole answer; raises :class:`UpstreamFailed`."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for piece in pieces(response, idle_seconds):
+            size += len(piece)
+            if size > _MAX_ANSWER:
+                raise UpstreamFailed("the provider's answer is too large")
+            parts.append(piece)
+    except (httpx.HTTPError, httpx.StreamError):
+        raise UpstreamFailed("the provider broke the connection in the middle of its answer") from None
+    return b"".join(parts)
+
+
+async def pieces(response: httpx.Response, idle_seconds: float) -> AsyncIterator[bytes]:
+    """The bytes of an answer as they come, decoded if the provider compressed them unasked.
+
+    Raises :class:`httpx.ReadTimeout` when nothing comes for ``idle_seconds``.
+    """
+    plain = response.headers.get("content-encoding", "identity") == "identity"
+    raw = response.aiter_raw() if plain else response.aiter_bytes()
+    while True:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                piece = await anext(raw)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise httpx.ReadTimeout("the provider fell silent") from None
+        yield piece
