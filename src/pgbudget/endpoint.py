@@ -59,7 +59,7 @@ class CallEndpoint:
         if request.unbounded is not None and config.unbounded_input == "refuse":
             raise InvalidRequest(
                 f"{request.unbounded} is not accepted here: how large it makes the input, and so what the call costs, is not "
-                "known beforehand; put the input itself into the request",
+                "known beforehand; leave it out, or put what it stands for into the request as text",
                 request.unbounded,
             )
         holder = uuid.uuid4().hex

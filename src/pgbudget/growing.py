@@ -1,6 +1,6 @@
 """The hold of a stream that grows with it.
 
-What is held is counted in output tokens over all choices; what was seen in bytes, of which each is a token at most. Two rules:
+What is held is counted in output tokens over all choices; what was seen as :attr:`Meter.seen` has it. Two rules:
 
 * Nothing is passed on that is not held.
 * Ahead of what was seen is held what may have been generated meanwhile: as much as came in the last second, at least. A stream

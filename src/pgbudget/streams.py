@@ -52,13 +52,13 @@ class Stream:
         events = meter.pieces(chunk)
         for event in events:
             # What has ended on its own has nothing on its way.
-            if self._ended() or growing.fits(meter.output_bytes):
+            if self._ended() or growing.fits(meter.seen):
                 out.append(event)
                 continue
             if out:
                 await self._client.send(b"".join(out))
                 out.clear()
-            if await growing.make_room(meter.output_bytes):
+            if await growing.make_room(meter.seen):
                 out.append(event)
                 continue
             end = meter.cut()

@@ -120,7 +120,7 @@ def test_est_05_or_refused_by_setting(world: World, simulator: Simulator) -> Non
         key = world.key(10**9)
         for body, field in (
             ({"previous_response_id": "resp_1"}, "previous_response_id"),
-            ({"tools": [{"type": "web_search"}]}, "tools"),
+            ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ):
             answer = gateway.respond(key, **body)
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)

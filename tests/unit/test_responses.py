@@ -14,6 +14,7 @@ from pgbudget.wire.providers import provider
 from pgbudget.wire.responses import TOOL_CALLS, Responses
 
 SEARCH = {"type": "web_search"}
+USER = {"role": "user", "content": "hi"}
 FUNCTION = {"type": "function", "name": "f", "parameters": {}}
 
 
@@ -68,10 +69,10 @@ def test_what_is_not_accepted_is_named(body: dict[str, Any], field: str) -> None
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"previous_response_id": "resp_1", "input": None}, "previous_response_id"),
         ({"conversation": {"id": "conv_1"}}, "conversation"),
-        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input"),
-        ({"input": [{"id": "msg_1"}]}, "input"),
-        ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]}, "input"),
-        ({"tools": [SEARCH]}, "tools"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
+        ({"input": [USER, {"id": "msg_1"}]}, "input[1]"),
+        ({"input": [USER, {"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]}, "input[1].content[0]"),
+        ({"tools": [FUNCTION, SEARCH]}, "tools[1]"),
     ],
 )
 def test_input_that_the_request_does_not_show_has_no_bound(body: dict[str, Any], field: str | None) -> None:

@@ -39,18 +39,21 @@ class InputBound:
     """Bound in tokens, and the priced features that the input uses.
 
     ``chars3`` and ``bytes4`` are estimates of the same input, for keys that are set to go by one: a token for three
-    characters, or for four bytes, of its text.
+    characters, or for four bytes, of its text. ``unbounded``: the field that may bring in any number of tokens; None where none
+    does.
     """
 
     tokens: int = 0
     features: set[str] = field(default_factory=set)
     chars3: int = 0
     bytes4: int = 0
+    unbounded: str | None = None
 
-    def unbounded(self) -> None:
-        """Nothing about the request says how large its input can become."""
+    def unbind(self, name: str) -> None:
+        """Nothing about the request says how large its input can become, because of the field of this name."""
         self.tokens = UNBOUNDED
         self.chars3 = self.bytes4 = _MOST_ESTIMATED
+        self.unbounded = self.unbounded or name
 
     def estimates(self) -> dict[str, int]:
         """What ``reserve`` takes as ``input_bounds``."""
@@ -85,7 +88,8 @@ def inputs_bound(body: dict[str, Any], name: str, inputs: list[Any]) -> InputBou
 
 
 def _bound_text(body: dict[str, Any], bound: InputBound) -> InputBound:
-    text = strict_json.dumps(_without_media(body, bound))
+    unsized: list[dict[str, Any]] = []
+    text = strict_json.dumps(_without_media(body, bound, unsized))
     flat = bound.tokens
     size = characters = len(text)
     if not text.isascii():
@@ -97,7 +101,21 @@ def _bound_text(body: dict[str, Any], bound: InputBound) -> InputBound:
     bound.tokens = min(flat + size, UNBOUNDED)
     bound.chars3 = min(flat + -(-characters // 3), _MOST_ESTIMATED)
     bound.bytes4 = min(flat + -(-len(text) // 4), _MOST_ESTIMATED)
+    if unsized:
+        bound.unbind(_path(body, unsized[0]) or "")
     return bound
+
+
+def _path(value: Any, part: dict[str, Any]) -> str | None:
+    """Where a part of a value stands, as ``messages[0].content[1]``."""
+    if value is part:
+        return ""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in inner:
+        if (rest := _path(item, part)) is not None:
+            step = f"[{name}]" if isinstance(name, int) else str(name)
+            return f"{step}{'.' if rest and not rest.startswith('[') else ''}{rest}"
+    return None
 
 
 def _longest_form(character: str) -> int:
@@ -105,26 +123,27 @@ def _longest_form(character: str) -> int:
     return max(len(form.encode("utf-8")) for form in forms)
 
 
-def _without_media(value: Any, bound: InputBound) -> Any:
+def _without_media(value: Any, bound: InputBound, unsized: list[dict[str, Any]]) -> Any:
+    """What is text of a value. Media are added to ``bound``, or to ``unsized``."""
     if isinstance(value, dict):
         kind = value.get("type")
         if isinstance(kind, str) and kind in _MEDIA:
-            return _count_media(kind, value, bound)
+            return _count_media(kind, value, bound, unsized)
         if isinstance(kind, str) and kind in _CALLS:
             return value
-        return {key: item if key in _SCHEMAS else _without_media(item, bound) for key, item in value.items()}
+        return {key: item if key in _SCHEMAS else _without_media(item, bound, unsized) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_media(item, bound) for item in value]
+        return [_without_media(item, bound, unsized) for item in value]
     return value
 
 
-def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
+def _count_media(kind: str, part: dict[str, Any], bound: InputBound, unsized: list[dict[str, Any]]) -> Any:
     source = part.get("source")
     where = source.get("type") if isinstance(source, dict) else None
     if kind == "document" and where in ("text", "content"):
-        return {key: _without_media(item, bound) for key, item in part.items()}
+        return {key: _without_media(item, bound, unsized) for key, item in part.items()}
     if kind in _FILES:
-        bound.tokens = UNBOUNDED
+        unsized.append(part)
     elif kind in _SOUNDS:
         bound.features.add("audio_in")
         audio = part.get("input_audio")
@@ -132,13 +151,16 @@ def _count_media(kind: str, part: dict[str, Any], bound: InputBound) -> Any:
         if isinstance(data, str):
             bound.tokens += len(data) * 3 // 4 // AUDIO_BYTES_PER_TOKEN + 100
         else:
-            bound.tokens = UNBOUNDED
+            unsized.append(part)
     else:
         bound.features.add("image_in")
-        bound.tokens = UNBOUNDED if where == "file" else bound.tokens + IMAGE_TOKENS
+        if where == "file":
+            unsized.append(part)
+        else:
+            bound.tokens += IMAGE_TOKENS
     # A part may carry text beside its medium; only the known bulk is left out.
     return {
-        key: _without_media(item, bound)
+        key: _without_media(item, bound, unsized)
         for key, item in part.items()
         if key not in ("image_url", *_SOUNDS, *_FILES, "source", "file_data")
     }

@@ -67,6 +67,7 @@ class Chat(Dialect):
             input_bounds=bound.estimates(),
             service_tier=service_tier(body),
             searches=_searches(body["model"]),
+            unbounded=bound.unbounded,
             fee=_fee(body["model"], body),
         )
 
@@ -117,18 +118,36 @@ class ChatMeter(OpenAIMeter):
 
     sound_bytes = 0
 
+    def __init__(self, request: ModelRequest, provider: Provider) -> None:
+        super().__init__(request, provider)
+        #: By what the calls of each choice were named.
+        self._calls: set[tuple[Any, ...]] = set()
+
     def choice(self, choice: dict[str, Any]) -> None:
         """See :class:`OpenAIMeter`."""
         message = choice.get("delta") or choice.get("message")
         if not isinstance(message, dict):
             return
         self.output_bytes += text_bytes({k: v for k, v in message.items() if k not in ("role", "annotations", "audio")})
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            self._call(choice.get("index"), call)
+        if message.get("function_call"):
+            self._call(choice.get("index"), {"index": "function_call"})
         sound = message.get("audio")
         if isinstance(sound, dict):
             size = text_bytes(sound.get("data")) * 3 // 4
             self.sound_bytes += size
             # Sound alone is output, too.
             self.output_bytes += text_bytes(sound.get("transcript")) + bool(size)
+
+    def _call(self, choice: Any, call: Any) -> None:
+        """A call of a tool, or a piece of one: the first has an id, and what goes on has its place."""
+        if isinstance(call, dict):
+            names = [(str(choice), str(call[name])) for name in ("id", "index") if call.get(name) is not None]
+            if not names or names[0] not in self._calls:
+                self.tool_calls += 1
+            self._calls.update(names)
 
     def bound(self) -> dict[str, Any]:
         """See :class:`Meter`."""
@@ -165,7 +184,7 @@ def _ask_features(body: dict[str, Any], bound: InputBound) -> None:
     elif "web_search_options" in body or _searches(body["model"]):
         # What a search finds comes back as input: no bound but the context window.
         bound.features.add("web_search")
-        bound.unbounded()
+        bound.unbind("web_search_options" if "web_search_options" in body else "model")
     extra = body.get("extra_body")
     if extra is not None and not _only_thinks(extra):
         raise InvalidRequest(

@@ -34,6 +34,7 @@ class Embeddings(Dialect):
             inputs=len(inputs),
             input_tokens=bound.tokens,
             input_bounds=bound.estimates(),
+            unbounded=bound.unbounded,
         )
 
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:

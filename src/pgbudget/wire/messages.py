@@ -86,9 +86,11 @@ class Messages(Dialect):
         features = bound.features | {_TTL_FEATURES[ttl] for ttl in _cache_ttls(body)}
         if searches:
             features.add("web_search")
-        if _runs_tools(body) or body.get("thread") is not None:
-            # What tools find, or what is kept there, comes as input: no bound but the context window.
-            bound.unbounded()
+        # What tools find, or what is kept there, comes as input: no bound but the context window.
+        if body.get("thread") is not None:
+            bound.unbind("thread")
+        if (place := _servers_tool(body)) is not None:
+            bound.unbind(f"tools[{place}]")
         return ModelRequest(
             body=body if tools is None else {**body, "tools": tools},
             model=body["model"],
@@ -99,6 +101,7 @@ class Messages(Dialect):
             input_bounds=bound.estimates(),
             uses={"web_search": searches} if searches else {},
             service_tier="fast" if body.get("speed") == "fast" else None,
+            unbounded=bound.unbounded,
         )
 
     def grows(self, request: ModelRequest) -> bool:
@@ -254,7 +257,7 @@ class MessagesMeter(Meter):
         if self._thought == 0 and self.request.cap is not None:
             # Thought that is not shown is billed all the same; it comes sealed, at the end of its block.
             bound["output"] += self.request.cap
-        if is_empty(self.usage) or _runs_tools(self.request.body):
+        if is_empty(self.usage) or _servers_tool(self.request.body) is not None:
             return bound
         assert self.usage is not None
         seen = charge_kinds(self.usage, self._model)
@@ -277,6 +280,7 @@ class MessagesMeter(Meter):
             return
         size = text_bytes(block, ("id", "type", "caller", "citations", "signature"))
         self.output_bytes += size
+        self.tool_calls += str(block.get("type")).endswith("tool_use")
         if block.get("type") == "thinking":
             self._thought = size
             self._sealed(block.get("signature"))
@@ -390,10 +394,10 @@ def _read_tools(tools: Any) -> tuple[list[Any] | None, int]:
     return limited, searches
 
 
-def _runs_tools(body: dict[str, Any]) -> bool:
-    """Whether the provider itself runs tools, in rounds that its first word of usage knows nothing of."""
+def _servers_tool(body: dict[str, Any]) -> int | None:
+    """The place of a tool that the provider itself runs, in rounds that its first word of usage knows nothing of."""
     tools = body.get("tools")
-    return isinstance(tools, list) and any(_is(tool, *_SERVERS_TOOLS) for tool in tools)
+    return next((place for place, tool in enumerate(tools or ()) if _is(tool, *_SERVERS_TOOLS)), None)
 
 
 def _is(value: Any, *types: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire import strict_json
-from pgbudget.wire.bounds import UNBOUNDED, input_bound
+from pgbudget.wire.bounds import input_bound
 from pgbudget.wire.dialect import (
     MAX_COUNT,
     CannotTurnOff,
@@ -78,23 +78,26 @@ class Responses(Dialect):
                 "background is not served as a stream: leave stream out and look with GET /v1/responses/{id}", "background"
             )
         bound = input_bound(body)
-        tools = {_paid(place, tool) for place, tool in enumerate(_list(body, "tools"))} - {None}
-        most = count(body, "max_tool_calls", _MAX_TOOL_CALLS if tools else MAX_COUNT)
-        unbounded = _unbounded(body) or ("input" if bound.tokens >= UNBOUNDED else None) or ("tools" if tools else None)
-        if unbounded:
-            bound.unbounded()
-        features = bound.features | {feature for feature in tools if feature}
+        tools = [_paid(place, tool) for place, tool in enumerate(_list(body, "tools"))]
+        paid = {feature for feature in tools if feature}
+        most = count(body, "max_tool_calls", _MAX_TOOL_CALLS if paid else MAX_COUNT)
+        if stored := _stored(body):
+            bound.unbind(stored)
+        for place, feature in enumerate(tools):
+            if feature:
+                # What it finds comes as input.
+                bound.unbind(f"tools[{place}]")
         return ModelRequest(
             body=body,
             model=body["model"],
             cap=count(body, "max_output_tokens"),
             stream=stream,
             input_tokens=bound.tokens,
-            features=tuple(sorted(features)),
-            uses={feature: most or TOOL_CALLS for feature in tools if feature},
+            features=tuple(sorted(bound.features | paid)),
+            uses=dict.fromkeys(paid, most or TOOL_CALLS),
             input_bounds=bound.estimates(),
             service_tier=service_tier(body),
-            unbounded=unbounded,
+            unbounded=bound.unbounded,
         )
 
     def grows(self, request: ModelRequest) -> bool:
@@ -138,6 +141,7 @@ class ResponsesMeter(Meter):
         self.id: str | None = None
         #: Of each item that is being made: the bytes that were counted, and those of them that came as whole texts.
         self._items: dict[Any, tuple[int, int]] = {}
+        self._tools: set[str] = set()
         self._calls: dict[str, set[str]] = {}
         self._shown = _Shown()
 
@@ -254,9 +258,13 @@ class ResponsesMeter(Meter):
         self._call(item)
 
     def _call(self, item: Any) -> None:
-        """An item that may be the use of something with a fee."""
+        """An item that may be the use of a tool, or of something with a fee."""
         kind = item.get("type") if isinstance(item, dict) else None
-        feature = _CALLS.get(kind) if isinstance(kind, str) else None
+        kind = kind if isinstance(kind, str) else ""
+        if kind.endswith("_call"):
+            self._tools.add(str(item.get("id") or item.get("call_id")))
+            self.tool_calls = len(self._tools)
+        feature = _CALLS.get(kind)
         if feature is None:
             return
         calls = self._calls.setdefault(feature, set())
@@ -374,15 +382,15 @@ def _key(place: dict[str, Any]) -> tuple[Any, ...]:
     return place["output_index"], place.get("content_index", -1), place.get("summary_index", -1)
 
 
-def _unbounded(body: dict[str, Any]) -> str | None:
+def _stored(body: dict[str, Any]) -> str | None:
     """The field that brings in what the provider has stored."""
     for name in ("previous_response_id", "conversation"):
         if body.get(name) is not None:
             return name
     items = body.get("input")
-    for item in items if isinstance(items, list) else ():
+    for place, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict) and (item.get("type") == "item_reference" or set(item) == {"id"}):
-            return "input"
+            return f"input[{place}]"
     return None
 
 
