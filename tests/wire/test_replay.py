@@ -9,7 +9,9 @@ import pytest
 
 from pgbudget.errors import InvalidRequest
 from pgbudget.wire import strict_json
+from pgbudget.wire.dialect import ModelRequest
 from pgbudget.wire.dialects import DIALECTS
+from pgbudget.wire.providers import provider
 from tests.support.processes import WIRE, Gateway, Simulator
 from tests.support.world import World
 from tests.wire.replay import MANIFEST, NOT_ON_USAGE, PATHS, VARIANTS, expected, faults, replay, served
@@ -85,6 +87,27 @@ def test_every_recorded_request_is_read_and_bounded() -> None:
     assert unbounded == []
     assert refused == REFUSED
     assert read >= 40
+
+
+def test_no_recorded_call_of_a_tool_is_billed_more_than_is_seen_of_it() -> None:
+    dialects = {dialect.path: dialect for dialect in DIALECTS}
+    calls = 0
+    for row in MANIFEST:
+        if (
+            not served(row)
+            or not row["stream"]
+            or row["status"] != 200
+            or not (row["expected_usage"] or {}).get("output_tokens")
+        ):
+            continue
+        request = ModelRequest({}, row["model"], 100_000, 0, {}, stream=True)
+        meter = dialects[PATHS[row["endpoint"]]].meter(request, provider(row["provider"]))
+        meter.stream((WIRE / row["file"]).read_bytes())
+        if meter.tool_calls:
+            calls += meter.tool_calls
+            # As if it had broken off before it told.
+            assert meter.seen >= row["expected_usage"]["output_tokens"], row["file"]
+    assert calls >= 12
 
 
 def test_the_lists_name_bodies_that_exist() -> None:
