@@ -52,8 +52,8 @@ def test_every_body_is_settled_on_its_usage(
 def test_a_stated_cost_is_charged_where_its_account_is_trusted(priced: World, replaying: Gateway, simulator: Simulator) -> None:
     key = priced.key(10**12)
     stated = [row for row in MANIFEST if served(row) and row["provider_cost_usd"] is not None]
-    for provider in {row["provider"] for row in stated}:
-        priced.execute("select budget.set_account(%s, true)", provider)
+    for account in {row["provider"] for row in stated}:
+        priced.execute("select budget.set_account(%s, true)", account)
     charged = {}
     for row in stated:
         entry = replay(priced, replaying, simulator, key, row)[1]
