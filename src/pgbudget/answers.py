@@ -17,6 +17,7 @@ from pgbudget.errors import SOURCE, Conflict, InvalidRequest, NotFound
 from pgbudget.http import virtual_key
 from pgbudget.wire.dialect import Dialect, ModelRequest
 from pgbudget.wire.providers import provider
+from pgbudget.wire.skim import skimmed
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
@@ -66,7 +67,7 @@ class AnswersEndpoint:
             # What was asked is not known here, so only what the provider itself reports can be booked.
             asked = ModelRequest({}, row["model"], None, 0, {})
             meter = self._dialect.meter(asked, provider(row["provider"]))
-            if meter.whole(body) and (ending := ending_of(meter, broken=False)).outcome == "finished":
+            if meter.whole(await skimmed(body)) and (ending := ending_of(meter, broken=False)).outcome == "finished":
                 self._plane.settlements.add(
                     {"reservation_id": str(row["reservation_id"]), "outcome": ending.outcome, **ending.report}
                 )

@@ -17,6 +17,7 @@ from pgbudget.reservation import Reservation
 from pgbudget.upstream import Broken, NotSent, read
 from pgbudget.wire.dialect import Dialect, ModelRequest
 from pgbudget.wire.providers import provider
+from pgbudget.wire.skim import skimmed
 
 log = logging.getLogger("pgbudget.calls")
 
@@ -75,7 +76,7 @@ class BackgroundAnswer:
             if not 200 <= status < 300:
                 continue
             meter = self._dialect.meter(self._request, provider(self._route["provider"]))
-            if meter.whole(body) or meter.goes_on is None:
+            if meter.whole(await skimmed(body)) or meter.goes_on is None:
                 self._reservation.end(ending_of(meter, broken=not meter.finished))
                 return
         self._reservation.end(unknown("no end of an answer in the background"))

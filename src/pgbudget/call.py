@@ -29,6 +29,7 @@ from pgbudget.streams import Stream
 from pgbudget.upstream import Broken, NotSent, read, returned_headers
 from pgbudget.wire.dialect import CannotTurnOff, Dialect, ModelRequest
 from pgbudget.wire.providers import Provider, provider
+from pgbudget.wire.skim import skimmed
 
 log = logging.getLogger("pgbudget.calls")
 
@@ -318,7 +319,7 @@ class Call:
     async def _conclude(self, body: bytes) -> None:
         """End with an answer that came whole, or leave that to its end in the background."""
         meter = self._meter
-        if meter.whole(body):
+        if meter.whole(await skimmed(body)):
             self._reservation.end(ending_of(meter, broken=False))
         elif meter.goes_on is not None:
             answer = BackgroundAnswer(self._plane, self._dialect, self._request, self._route, self._reservation, meter.goes_on)

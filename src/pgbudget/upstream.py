@@ -177,13 +177,57 @@ async def pieces(response: httpx.Response, idle_seconds: float) -> AsyncIterator
     Raises :class:`httpx.ReadTimeout` when nothing comes for ``idle_seconds``.
     """
     plain = response.headers.get("content-encoding", "identity") == "identity"
-    raw = response.aiter_raw() if plain else response.aiter_bytes()
-    while True:
-        try:
-            async with asyncio.timeout(idle_seconds):
-                piece = await anext(raw)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
+    silence = Silence(idle_seconds)
+    try:
+        async for piece in response.aiter_raw() if plain else response.aiter_bytes():
+            silence.pause()
+            yield piece
+            silence.begin()
+    except asyncio.CancelledError:
+        if silence.over():
             raise httpx.ReadTimeout("the provider fell silent") from None
-        yield piece
+        raise
+    finally:
+        silence.stop()
+
+
+class Silence:
+    """Cancels the task that made it when it waits for more than so many seconds; it waits as soon as this is made.
+
+    As :func:`asyncio.timeout` around each wait would, but with one timer for all of them: there is one for every token.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._over = False
+        self.begin()
+        self._timer = self._loop.call_at(self._since + seconds, self._look)
+
+    def begin(self) -> None:
+        """It waits."""
+        self._since = self._loop.time()
+
+    def pause(self) -> None:
+        """It waits no more."""
+        self._since = float("inf")
+
+    def over(self) -> bool:
+        """Whether it was cancelled for its silence, and for nothing else."""
+        return self._over and self._task.uncancel() <= self._cancelling
+
+    def stop(self) -> None:
+        """It does not wait again."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if now >= self._since + self._seconds:
+            self._over = True
+            self._task.cancel()
+        else:
+            self._timer = self._loop.call_at(min(self._since, now) + self._seconds, self._look)

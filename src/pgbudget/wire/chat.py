@@ -34,6 +34,8 @@ _UNSEEN = ("prediction", "reasoning", "reasoning_effort", "reasoning_format", "t
 _SEARCHING = ("-search-preview", "-search-api", ":online", "sonar-deep-research")
 # Perplexity's models that search for every request too, for a fee a request: whether its size depends on the search's.
 _FEES = {"sonar": True, "sonar-reasoning": True, "sonar-pro": False, "sonar-reasoning-pro": False}
+#: What of a message is not generated, or counts apart.
+_NOT_OUTPUT = ("id", "type", "index", "role", "annotations", "audio")
 _SIZES = ("low", "medium", "high")
 
 
@@ -128,7 +130,7 @@ class ChatMeter(OpenAIMeter):
         message = choice.get("delta") or choice.get("message")
         if not isinstance(message, dict):
             return
-        self.output_bytes += text_bytes({k: v for k, v in message.items() if k not in ("role", "annotations", "audio")})
+        self.output_bytes += sum(text_bytes(value) for name, value in message.items() if name not in _NOT_OUTPUT)
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             self._call(choice.get("index"), call)

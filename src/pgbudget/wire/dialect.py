@@ -14,7 +14,10 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+import orjson
+
 from pgbudget.errors import BudgetError, InvalidRequest
+from pgbudget.wire import skim
 from pgbudget.wire.providers import Provider
 from pgbudget.wire.sse import Event, EventParser
 
@@ -33,6 +36,8 @@ TIERS = {
     "flex": "flex",
     "batch": "batch",
 }
+#: Events of streams that may be cut are read as they are up to this size: what was shown of them must be closed.
+_CUT_LIMIT = 1 << 20
 _ASKED_TIERS = ("auto", "default", "flex", "priority")
 # A body must not choose where it goes or with which key.
 _FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", "extra_headers")
@@ -145,6 +150,8 @@ class Meter(ABC):
         self.provider_cost_usd: Decimal | None = None
         self.note: dict[str, str] = {}
         self._parser = EventParser()
+        #: Bytes of an event that is too large to keep, while it goes on.
+        self._unread = 0
         self._piecewise = False
         self._latest: dict[str, Any] | None = None
 
@@ -156,7 +163,7 @@ class Meter(ABC):
     @property
     def seen(self) -> int:
         """An upper bound of the tokens of what was seen of the output: one for each byte, and what tool calls have around."""
-        return self.output_bytes + self.tool_calls * TOOL_CALL_TOKENS
+        return self.output_bytes + self._unread + self.tool_calls * TOOL_CALL_TOKENS
 
     @property
     def goes_on(self) -> str | None:
@@ -226,6 +233,7 @@ class Meter(ABC):
         Each is metered when it is fetched, and has been passed on when the next one is asked for.
         """
         self.streamed = self._piecewise = True
+        self._parser.limit = _CUT_LIMIT
         for event in self._parser.feed(chunk):
             self._latest = None
             yield self._event(event)
@@ -258,13 +266,18 @@ class Meter(ABC):
             self.service_tier = TIERS[value]
 
     def parse(self, text: bytes) -> Any:
-        """Parse what a provider sent; fractions are exact where they can be amounts."""
-        return json.loads(text, parse_float=Decimal) if self.provider.states_cost else json.loads(text)
+        """Parse what a provider sent; fractions are exact where they can be amounts. Raises ValueError or RecursionError."""
+        if self.provider.states_cost:
+            return json.loads(text, parse_float=Decimal)
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            # It takes no NaN and no half of a surrogate pair, which providers send.
+            return json.loads(text)
 
     def _event(self, event: Event) -> bytes:
         if event.oversized:
-            self.output_bytes += len(event.raw)
-            return event.raw
+            self._unread += len(event.raw)
         if event.data is None:
             return event.raw
         if event.data == b"[DONE]":
@@ -273,12 +286,17 @@ class Meter(ABC):
         try:
             data = self.parse(event.data)
         except (ValueError, RecursionError):
-            self.output_bytes += len(event.data)
+            self.output_bytes += self._unread or len(event.data)
+            self._unread = 0
             return event.raw
+        self._unread = 0
         if not isinstance(data, dict):
             return event.raw
-        self._latest = data
         self.event(event.name, data)
+        if event.oversized:
+            # It has gone on already, and not all of it is here.
+            return event.raw
+        self._latest = data
         return self.passed_on(event, data) if self.rewrites else event.raw
 
 
@@ -327,8 +345,10 @@ def service_tier(body: dict[str, Any]) -> str | None:
 
 def text_bytes(value: Any, without: tuple[str, ...] = ("id", "type", "index")) -> int:
     """Bytes of all text in a piece of an answer: content, reasoning, refusals, names and arguments of tool calls."""
+    if value is None:
+        return 0
     if isinstance(value, str):
-        return len(value.encode("utf-8", "surrogatepass"))
+        return skim.size(value)
     if isinstance(value, dict):
         return sum(text_bytes(v, without) for k, v in value.items() if k not in without)
     if isinstance(value, list):

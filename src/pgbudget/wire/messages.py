@@ -299,8 +299,9 @@ class MessagesMeter(Meter):
     def _sealed(self, signature: Any) -> None:
         """The thoughts of a block, encrypted: as long as they are, where less of them or nothing was shown."""
         if self._thought is not None and isinstance(signature, str) and signature:
-            self.output_bytes += max(0, len(signature) - self._thought)
-            self._thought = max(self._thought, len(signature))
+            size = text_bytes(signature)
+            self.output_bytes += max(0, size - self._thought)
+            self._thought = max(self._thought, size)
 
     def _price_by(self, usage: dict[str, Any]) -> None:
         """Take note of what the provider says that it served the call as."""

@@ -53,11 +53,13 @@ class OpenAIMeter(Meter):
 
     def event(self, name: bytes, data: dict[str, Any]) -> None:
         """See :class:`Meter`."""
-        self.used(data.get("usage"))
+        if usage := data.get("usage"):
+            self.used(usage)
         groq = data.get("x_groq")
         if isinstance(groq, dict):
             self.used(groq.get("usage"))
-        self.tier(data.get("service_tier"))
+        if tier := data.get("service_tier"):
+            self.tier(tier)
         if data.get("error") or name == b"error":
             self.fail(data.get("error") or data)
         self.name("response_model", data.get("model"))
