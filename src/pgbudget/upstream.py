@@ -177,9 +177,10 @@ async def pieces(response: httpx.Response, idle_seconds: float) -> AsyncIterator
     Raises :class:`httpx.ReadTimeout` when nothing comes for ``idle_seconds``.
     """
     plain = response.headers.get("content-encoding", "identity") == "identity"
+    assert isinstance(response.stream, httpx.AsyncByteStream)
     silence = Silence(idle_seconds)
     try:
-        async for piece in response.aiter_raw() if plain else response.aiter_bytes():
+        async for piece in response.stream if plain else response.aiter_bytes():
             silence.pause()
             yield piece
             silence.begin()

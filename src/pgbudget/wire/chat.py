@@ -130,8 +130,11 @@ class ChatMeter(OpenAIMeter):
         message = choice.get("delta") or choice.get("message")
         if not isinstance(message, dict):
             return
-        self.output_bytes += sum(text_bytes(value) for name, value in message.items() if name not in _NOT_OUTPUT)
-        calls = message.get("tool_calls")
+        said = {name: value for name, value in message.items() if value and name not in _NOT_OUTPUT}
+        self.output_bytes += text_bytes(list(said.values()))
+        if len(said) == 1 and isinstance(text := next(iter(said.values())), str):
+            self.text = text
+        calls = said.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             self._call(choice.get("index"), call)
         if message.get("function_call"):

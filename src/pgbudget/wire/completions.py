@@ -87,6 +87,8 @@ class CompletionsMeter(OpenAIMeter):
         if self.request.cap == 0:
             return
         size, index = text_bytes(choice.get("text")), choice.get("index")
+        if not self._echoes and isinstance(choice.get("text"), str):
+            self.text = choice["text"]
         if isinstance(index, int) and (repeated := min(size, self._echoes.get(index, 0))):
             self._echoes[index] -= repeated
             size -= repeated

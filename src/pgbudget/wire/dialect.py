@@ -19,6 +19,7 @@ import orjson
 from pgbudget.errors import BudgetError, InvalidRequest
 from pgbudget.wire import skim
 from pgbudget.wire.providers import Provider
+from pgbudget.wire.repeat import Repeat
 from pgbudget.wire.sse import Event, EventParser
 
 MAX_COUNT = 2**63 - 1
@@ -133,7 +134,8 @@ class Meter(ABC):
 
     A dialect fills in the public members by :meth:`answer` and :meth:`event`. ``output_bytes``: of all that was generated and
     seen (text, reasoning, tool calls). ``tool_calls``: how many of those there are. ``finished``: the provider said that it is
-    complete. ``failed``: it carries an error. ``begun``: something was generated, though it may not be seen. ``service_tier``,
+    complete. ``text``: of an event that does no more than add this to the output; events like it are not parsed again.
+    ``failed``: it carries an error. ``begun``: something was generated, though it may not be seen. ``service_tier``,
     ``provider_cost_usd``: what the provider says of the price.
     """
 
@@ -146,12 +148,14 @@ class Meter(ABC):
         self.failed = False
         self.begun = False
         self.streamed = False
+        self.text: str | None = None
         self.service_tier: str | None = None
         self.provider_cost_usd: Decimal | None = None
         self.note: dict[str, str] = {}
         self._parser = EventParser()
         #: Bytes of an event that is too large to keep, while it goes on.
         self._unread = 0
+        self._repeat: Repeat | None = None
         self._piecewise = False
         self._latest: dict[str, Any] | None = None
 
@@ -220,6 +224,8 @@ class Meter(ABC):
     def stream(self, chunk: bytes) -> bytes:
         """Meter bytes of a stream; returns the bytes to send on."""
         self.streamed = True
+        if self._parser.between and (again := self._repeated(chunk)) is not None:
+            return again
         events = self._parser.feed(chunk)
         if not self.rewrites:
             for event in events:
@@ -275,7 +281,17 @@ class Meter(ABC):
             # It takes no NaN and no half of a surrogate pair, which providers send.
             return json.loads(text)
 
+    def _repeated(self, raw: bytes) -> bytes | None:
+        """Meter an event that is as the one before but for its text; None where it is not."""
+        if self._repeat is None or not (size := self._repeat.size(raw)):
+            return None
+        self.output_bytes += size
+        return self._repeat.passed_on(raw)
+
     def _event(self, event: Event) -> bytes:
+        if (again := self._repeated(event.raw)) is not None:
+            return again
+        self._repeat = None
         if event.oversized:
             self._unread += len(event.raw)
         if event.data is None:
@@ -292,12 +308,16 @@ class Meter(ABC):
         self._unread = 0
         if not isinstance(data, dict):
             return event.raw
+        before, self.text = self.output_bytes, None
         self.event(event.name, data)
         if event.oversized:
             # It has gone on already, and not all of it is here.
             return event.raw
         self._latest = data
-        return self.passed_on(event, data) if self.rewrites else event.raw
+        passed_on = self.passed_on(event, data) if self.rewrites else event.raw
+        if self.text and not self._piecewise and self.output_bytes - before == skim.size(self.text):
+            self._repeat = Repeat.of(event.raw, self.text, passed_on)
+        return passed_on
 
 
 def check_body(body: Any, unpriced: tuple[str, ...] = ()) -> None:

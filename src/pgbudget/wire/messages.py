@@ -295,6 +295,8 @@ class MessagesMeter(Meter):
         self.output_bytes += size
         if self._thought is not None:
             self._thought += size
+        elif delta.keys() == {"type", "text"} and isinstance(delta["text"], str):
+            self.text = delta["text"]
 
     def _sealed(self, signature: Any) -> None:
         """The thoughts of a block, encrypted: as long as they are, where less of them or nothing was shown."""

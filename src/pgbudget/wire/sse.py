@@ -46,7 +46,7 @@ class EventParser:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Take bytes in; returns the events that they complete."""
-        if self._between and (one := _ONE.fullmatch(chunk)):
+        if self.between and (one := _ONE.fullmatch(chunk)):
             return [Event(chunk, one[2], one[1] or b"")]
         events: list[Event] = []
         # Where the search goes on: what was searched before has no line end.
@@ -84,7 +84,7 @@ class EventParser:
         return cr if cr >= 0 else lf
 
     @property
-    def _between(self) -> bool:
+    def between(self) -> bool:
         """Whether nothing of an event, or of what ends one, is waited for."""
         return not self._buffer and self._skim is None and not self._after_cr and not self._first_line
 
