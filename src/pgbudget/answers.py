@@ -67,7 +67,7 @@ class AnswersEndpoint:
             # What was asked is not known here, so only what the provider itself reports can be booked.
             asked = ModelRequest({}, row["model"], None, 0, {})
             meter = self._dialect.meter(asked, provider(row["provider"]))
-            if meter.whole(await skimmed(body)) and (ending := ending_of(meter, broken=False)).outcome == "finished":
+            if meter.whole(await skimmed([body])) and (ending := ending_of(meter, broken=False)).outcome == "finished":
                 self._plane.settlements.add(
                     {"reservation_id": str(row["reservation_id"]), "outcome": ending.outcome, **ending.report}
                 )

@@ -76,7 +76,7 @@ class BackgroundAnswer:
             if not 200 <= status < 300:
                 continue
             meter = self._dialect.meter(self._request, provider(self._route["provider"]))
-            if meter.whole(await skimmed(body)) or meter.goes_on is None:
+            if meter.whole(await skimmed([body])) or meter.goes_on is None:
                 self._reservation.end(ending_of(meter, broken=not meter.finished))
                 return
         self._reservation.end(unknown("no end of an answer in the background"))
@@ -102,6 +102,6 @@ async def look(
     except (NotSent, Broken) as error:
         raise UpstreamFailed(str(error)) from None
     try:
-        return response.status_code, await read(response, plane.config.idle_seconds)
+        return response.status_code, b"".join(await read(response, plane.config.idle_seconds))
     finally:
         await response.aclose()

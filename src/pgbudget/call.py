@@ -299,27 +299,31 @@ class Call:
             await response.aclose()
 
     async def _pass_on_whole(self, response: httpx.Response, client: Client) -> None:
-        body = await read(response, self._plane.config.idle_seconds)
+        parts = await read(response, self._plane.config.idle_seconds)
         if response.is_success:
-            await self._conclude(body)
-        elif response.status_code in (400, 422) and b"stream_options" in body and self._asks_usage:
+            await self._conclude(parts)
+        elif response.status_code in (400, 422) and self._asks_usage and b"stream_options" in b"".join(parts):
             raise UsageNotAsked
         else:
             self._reservation.end(self._ending())
         if response.is_redirect:
             raise UpstreamFailed("the provider answered with a redirect, which is not followed")
-        headers = [*returned_headers(response), *self.own_headers(), (b"content-length", str(len(body)).encode())]
+        length = b"%d" % sum(map(len, parts))
+        headers = [*returned_headers(response), *self.own_headers(), (b"content-length", length)]
         if not response.is_success:
             headers.append((SOURCE, b"upstream"))
         if client.waits_for_cost and self._reservation.ended:
             headers.append((b"x-pgbudget-cost-usd", (await self._reservation.cost()).encode()))
         await client.start(response.status_code, headers)
-        await client.send(body, more=False)
+        *parts, last = parts or [b""]
+        for part in parts:
+            await client.send(part)
+        await client.send(last, more=False)
 
-    async def _conclude(self, body: bytes) -> None:
+    async def _conclude(self, parts: list[bytes]) -> None:
         """End with an answer that came whole, or leave that to its end in the background."""
         meter = self._meter
-        if meter.whole(await skimmed(body)):
+        if meter.whole(await skimmed(parts)):
             self._reservation.end(ending_of(meter, broken=False))
         elif meter.goes_on is not None:
             answer = BackgroundAnswer(self._plane, self._dialect, self._request, self._route, self._reservation, meter.goes_on)

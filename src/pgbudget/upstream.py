@@ -156,8 +156,11 @@ def returned_headers(response: httpx.Response) -> Headers:
     return [(name, value) for name, value in headers if name not in _WITHHELD and not name.startswith(_OWN)]
 
 
-async def read(response: httpx.Response, idle_seconds: float) -> bytes:
-    """A whole answer; raises :class:`UpstreamFailed`."""
+async def read(response: httpx.Response, idle_seconds: float) -> list[bytes]:
+    """A whole answer, in the pieces that it came in: put together, a large one would be there twice.
+
+    Raises :class:`UpstreamFailed`.
+    """
     parts: list[bytes] = []
     size = 0
     try:
@@ -168,7 +171,7 @@ async def read(response: httpx.Response, idle_seconds: float) -> bytes:
             parts.append(piece)
     except (httpx.HTTPError, httpx.StreamError):
         raise UpstreamFailed("the provider broke the connection in the middle of its answer") from None
-    return b"".join(parts)
+    return parts
 
 
 async def pieces(response: httpx.Response, idle_seconds: float) -> AsyncIterator[bytes]:

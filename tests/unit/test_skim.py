@@ -236,7 +236,7 @@ def test_a_large_answer_keeps_no_other_stream_waiting() -> None:
     parsing = time.thread_time() - begun
 
     async def work() -> None:
-        assert meter.whole(await skimmed(body))
+        assert meter.whole(await skimmed([body]))
 
     stall = asyncio.run(_stall(work))
     assert meter.kinds() == {"input": 5, "output": 0}

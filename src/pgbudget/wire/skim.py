@@ -70,14 +70,16 @@ class Skim:
         self._open = string
 
 
-async def skimmed(body: bytes) -> bytes:
-    """A body, if it is large without its bulk; others have a turn between its pieces."""
-    if len(body) <= LARGE:
-        return body
-    skim = Skim(len(body))
-    for place in range(0, len(body), _PIECE):
-        skim.feed(body[place : place + _PIECE])
-        await asyncio.sleep(0)
+async def skimmed(parts: list[bytes]) -> bytes:
+    """A body that came in these parts, if it is large without its bulk; others have their turn meanwhile."""
+    size = sum(map(len, parts))
+    if size <= LARGE:
+        return b"".join(parts)
+    skim = Skim(size)
+    for part in parts:
+        for place in range(0, len(part), _PIECE):
+            skim.feed(part[place : place + _PIECE])
+            await asyncio.sleep(0)
     return skim.end()
 
 
