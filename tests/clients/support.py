@@ -28,6 +28,8 @@ ENVIRONMENT = {
     "HOME": os.environ.get("HOME", "/"),
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:1"),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1"),
+    # As for all tests.
+    "SSL_CERT_DIR": os.devnull,
     # Otherwise it is fetched when the library is imported.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
 }
