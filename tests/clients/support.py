@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -28,6 +27,8 @@ ENVIRONMENT = {
     "HOME": os.environ.get("HOME", "/"),
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:1"),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1"),
+    # As for all tests.
+    "SSL_CERT_DIR": os.devnull,
     # Otherwise it is fetched when the library is imported.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
 }
@@ -66,16 +67,12 @@ class Program:
         return self._child.poll() is None
 
     def stop(self) -> None:
-        """The end of its input is the end of it."""
+        """It has nothing to put in order."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._child.stdin.close()
-        try:
-            self._child.wait(10)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+        self._child.kill()
+        self._child.wait()
+        self._child.stdin.close()
         self._child.stdout.close()
         self._errors.close()
 
@@ -121,5 +118,4 @@ def booked(world: World, key: str, calls: int) -> list[Row]:
 
     wait_until(ended, what=f"the settlements of {calls} calls")
     assert len(rows) == calls
-    assert world.verify() == []
     return rows

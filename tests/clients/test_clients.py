@@ -16,7 +16,7 @@ from tests.support.world import World
 
 TOKENS = 50
 TEXT = "word " * TOKENS
-MODELS = {"messages": "c-son"}
+MODELS = {"messages": "c-son", "count": "c-son", "embeddings": "e-mini"}
 CHAT = ("chat", "compatible")
 
 # The error that a status is raised as; 402 is a budget's or a ceiling's.
@@ -67,12 +67,16 @@ class Client:
     program: str
     route: str
     errors: dict[int, str]
-    usage: str
+    usage: str = ""
     numbers: bool = True
     tools: bool = True
     obeys: bool = True
     retries: bool = True
     overloaded: int = 529
+
+    def does(self, do: str) -> bool:
+        """Whether there is this to do on its route."""
+        return do == "whole" or (bool(self.usage) and (self.tools or do in ("stream", "leave")))
 
     def __str__(self) -> str:
         return f"{self.program.replace('/', ' ')} {self.route}"
@@ -99,6 +103,34 @@ CLIENTS = [
     Client("python/pydantic_ai", "messages",       PYDANTIC_AI,       "asked"),
     Client("node/anthropic",     "messages",       ANTHROPIC,         "asked"),
     Client("node/ai",            "messages",       AI,                "asked", obeys=False),
+]  # fmt: skip
+#: On the other routes, where a few calls show the same.
+OTHERS = [
+    Client("python/openai",      "responses",       OPENAI,      "asked"),
+    Client("python/openai",      "responses async", OPENAI,      "asked", tools=False),
+    Client("python/langchain",   "responses",       LANGCHAIN,   "asked"),
+    Client("python/litellm",     "responses",       LITELLM,     "asked", numbers=False, tools=False),
+    Client("python/pydantic_ai", "responses",       PYDANTIC_AI, "asked"),
+    Client("node/openai",        "responses",       OPENAI_NODE, "asked"),
+    Client("node/ai",            "responses",       AI,          "asked"),
+    Client("python/openai",      "completions",     OPENAI,      "hidden", tools=False),
+    Client("python/langchain",   "completions",     OPENAI,      "hidden", tools=False),
+    Client("python/litellm",     "completions",     LITELLM,     "hidden", numbers=False, tools=False),
+    Client("node/openai",        "completions",     OPENAI_NODE, "hidden", tools=False),
+    Client("node/ai",            "completions",     AI,          "asked", tools=False),
+]  # fmt: skip
+EMBEDDINGS = [
+    Client("python/openai",      "embeddings",      OPENAI),
+    Client("python/langchain",   "embeddings",      OPENAI),
+    Client("python/litellm",     "embeddings",      LITELLM, numbers=False),
+    Client("python/pydantic_ai", "embeddings",      PYDANTIC_AI),
+    Client("node/openai",        "embeddings",      OPENAI_NODE),
+    Client("node/ai",            "embeddings",      AI),
+]  # fmt: skip
+COUNTS = [
+    Client("python/anthropic",   "count",           ANTHROPIC),
+    Client("python/langchain",   "count",           ANTHROPIC),
+    Client("node/anthropic",     "count",           ANTHROPIC),
 ]  # fmt: skip
 
 
@@ -129,7 +161,7 @@ class Desk:
         return int(charged)
 
 
-@pytest.fixture(params=CLIENTS, ids=str)
+@pytest.fixture
 def desk(
     request: pytest.FixtureRequest,
     program: Callable[[str], Program],
@@ -143,30 +175,53 @@ def desk(
     return Desk(client, program(client.program), shared_world, shared_gateway, simulator)
 
 
-WITH_TOOLS = pytest.mark.parametrize("desk", [client for client in CLIENTS if client.tools], indirect=True, ids=str)
-THAT_RETRY = pytest.mark.parametrize("desk", [client for client in CLIENTS if client.retries], indirect=True, ids=str)
-EITHER = pytest.mark.parametrize("do", ["whole", "stream"])
+def each(clients: list[Client], *dos: str) -> pytest.MarkDecorator:
+    """These clients, each with all of these that it can do."""
+    trials = [pytest.param(client, do, id=f"{client}-{do}") for client in clients for do in dos if client.does(do)]
+    return pytest.mark.parametrize(("desk", "do"), trials, indirect=["desk"])
 
 
-def test_an_answer(desk: Desk) -> None:
+THAT_RETRY = [client for client in CLIENTS if client.retries]
+
+
+@each(CLIENTS + OTHERS, "whole")
+def test_an_answer(desk: Desk, do: str) -> None:
     key = desk.world.key(10**6)
-    answer = desk.ask("whole", key)
+    answer = desk.ask(do, key)
     assert answer.get("text") == TEXT, answer
     assert answer["usage"] == [100, TOKENS]
     assert desk.charged(key) > 0
 
 
-def test_a_stream_and_its_usage_only_where_it_was_asked_for(desk: Desk) -> None:
+@each(CLIENTS + OTHERS, "stream")
+def test_a_stream_and_its_usage_only_where_it_was_asked_for(desk: Desk, do: str) -> None:
     key = desk.world.key(10**6)
-    answer = desk.ask("stream", key)
+    answer = desk.ask(do, key)
     assert answer.get("text") == TEXT, answer
     assert answer["pieces"] > 1
     assert answer.get("usage") == ([100, TOKENS] if desk.client.usage == "asked" else None)
     assert desk.charged(key) > 0
 
 
-@pytest.mark.parametrize("do", ["tool", "tool_streamed"])
-@WITH_TOOLS
+@each(EMBEDDINGS, "whole")
+def test_an_embedding(desk: Desk, do: str) -> None:
+    key = desk.world.key(10**6)
+    answer = desk.ask(do, key)
+    assert answer.get("numbers"), answer
+    # LangChain does not show it.
+    assert answer.get("usage", [100, 0]) == [100, 0]
+    assert [row["amount_nano_usd"] for row in booked(desk.world, key, 1)] == [100 * 1000]
+
+
+@each(COUNTS, "whole")
+def test_a_count_costs_nothing_also_when_nothing_is_left(desk: Desk, do: str) -> None:
+    key, _ = spent(desk.world, desk.client.model)
+    before = booked(desk.world, key, 1)
+    assert desk.ask(do, key) == {"usage": [100, 0]}
+    assert [row["amount_nano_usd"] for row in booked(desk.world, key, 2)] == [before[0]["amount_nano_usd"], 0]
+
+
+@each(CLIENTS + OTHERS, "tool", "tool_streamed")
 def test_a_tool_is_called(desk: Desk, do: str) -> None:
     # The simulator's text: on the chat route the arguments as they are, elsewhere one of them.
     desk.simulator.defaults(
@@ -180,11 +235,11 @@ def test_a_tool_is_called(desk: Desk, do: str) -> None:
     assert desk.charged(key) > 0
 
 
-@WITH_TOOLS
-def test_a_structured_answer(desk: Desk) -> None:
+@each(CLIENTS + OTHERS, "value")
+def test_a_structured_answer(desk: Desk, do: str) -> None:
     desk.simulator.defaults(completion_tokens=1, text='{"city":"Paris"}')
     key = desk.world.key(10**6)
-    answer = desk.ask("value", key)
+    answer = desk.ask(do, key)
     assert answer.get("value") == {"city": "Paris"}, answer
     assert desk.charged(key) > 0
 
@@ -220,7 +275,10 @@ def unpriced(world: World, model: str) -> tuple[str, str]:
     return world.key(10**6), "unpriced"
 
 
-@EITHER
+Refusal = Callable[[World, str], tuple[str, str]]
+
+
+@each(CLIENTS, "whole", "stream")
 @pytest.mark.parametrize(
     ("refusal", "code", "status"),
     [
@@ -233,14 +291,28 @@ def unpriced(world: World, model: str) -> tuple[str, str]:
     ],
 )
 def test_what_waiting_cannot_mend_is_the_clients_own_error_in_our_words_and_not_tried_again(
-    desk: Desk, do: str, refusal: Callable[[World, str], tuple[str, str]], code: str, status: int
+    desk: Desk, do: str, refusal: Refusal, code: str, status: int
 ) -> None:
+    is_refused(desk, do, refusal, code, status)
+
+
+@each(OTHERS + EMBEDDINGS, "whole", "stream")
+def test_so_it_is_on_the_other_routes(desk: Desk, do: str) -> None:
+    is_refused(desk, do, spent, "budget_exceeded", 402)
+
+
+@each(COUNTS, "whole")
+def test_so_it_is_where_nothing_is_spent(desk: Desk, do: str) -> None:
+    is_refused(desk, do, not_allowed, "model_not_allowed", 403)
+
+
+def is_refused(desk: Desk, do: str, refusal: Refusal, code: str, status: int) -> None:
     key, model = refusal(desk.world, desk.client.model)
     watch = Watch(desk.gateway)
     error = desk.ask(do, key, model).get("error") or pytest.fail("not refused")
     assert watch.refusals() == [f"{status} {code}"]
     assert (error["type"], error["status"]) == (desk.client.errors[status], status)
-    told = desk.gateway.chat(key, model=model).json()["error"]
+    told = desk.gateway.chat(key, model="t-mini" if code == "budget_exceeded" else model).json()["error"]
     # Some show the body as it came.
     message = error["message"].replace("\\", "")
     if status != 402:
@@ -254,19 +326,19 @@ def test_what_waiting_cannot_mend_is_the_clients_own_error_in_our_words_and_not_
         assert (error["numbers"]["limit_usd"], error["numbers"]["spent_usd"]) == (limit, told["pgbudget"]["spent_usd"])
 
 
-def test_a_rate_limit_that_never_fits_is_tried_again_only_by_who_does_not_listen(desk: Desk) -> None:
+@each(CLIENTS, "whole")
+def test_a_rate_limit_that_never_fits_is_tried_again_only_by_who_does_not_listen(desk: Desk, do: str) -> None:
     key = desk.world.key(10**6)
     desk.world.execute("select budget.set_rate_limit(%s, 'key', %s, null, 50)", *desk.world.key_name(key))
     watch = Watch(desk.gateway)
-    error = desk.ask("whole", key).get("error") or pytest.fail("not refused")
+    error = desk.ask(do, key).get("error") or pytest.fail("not refused")
     assert watch.refusals() == ["429 tokens_limit_exceeded"] * (1 if desk.client.obeys else 3)
     assert error["status"] == 429
     assert "can never fit" in error["message"]
     assert desk.simulator.calls() == 0
 
 
-@THAT_RETRY
-@EITHER
+@each(THAT_RETRY, "whole", "stream")
 def test_a_busy_budget_is_waited_for(desk: Desk, do: str) -> None:
     key = desk.world.key(20_000)
     held = desk.world.reserve(key, input_tokens=19_000, output=200)
@@ -282,20 +354,30 @@ def test_a_busy_budget_is_waited_for(desk: Desk, do: str) -> None:
     booked(desk.world, key, 2)
 
 
-@EITHER
 @pytest.mark.parametrize("status", [429, 500, 529])
+@each(CLIENTS, "whole", "stream")
 def test_an_error_of_the_provider_is_the_clients_own_error_and_costs_nothing(desk: Desk, do: str, status: int) -> None:
+    assert desk.charged(fails(desk, do, status)) == 0
+
+
+@each(OTHERS + EMBEDDINGS + COUNTS, "whole")
+def test_so_is_one_on_the_other_routes(desk: Desk, do: str) -> None:
+    key = fails(desk, do, 429)
+    # LiteLLM's embeddings are tried again whatever one says.
+    assert desk.charged(key, desk.simulator.calls()) == 0
+
+
+def fails(desk: Desk, do: str, status: int) -> str:
     desk.simulator.defaults(status=status)
     key = desk.world.key(10**6)
     error = desk.ask(do, key, retries=0).get("error") or pytest.fail("no error")
     shown = desk.client.overloaded if status == 529 else status
     assert (error["type"], error["status"]) == (desk.client.errors[status], shown)
     assert f"simulated status {status}" in error["message"]
-    assert desk.charged(key) == 0
+    return key
 
 
-@THAT_RETRY
-@EITHER
+@each(THAT_RETRY, "whole", "stream")
 def test_a_try_that_failed_is_made_again_and_each_is_booked(desk: Desk, do: str) -> None:
     desk.simulator.defaults(status=500)
     key = desk.world.key(10**6)
@@ -310,10 +392,11 @@ def test_a_try_that_failed_is_made_again_and_each_is_booked(desk: Desk, do: str)
     assert desk.charged(key, calls) > 0
 
 
-def test_a_stream_that_is_left_holds_nothing(desk: Desk) -> None:
+@each(CLIENTS, "leave")
+def test_a_stream_that_is_left_holds_nothing(desk: Desk, do: str) -> None:
     desk.simulator.defaults(chunk_ms=10)
     key = desk.world.key(10**6)
-    assert desk.ask("leave", key) == {}
+    assert desk.ask(do, key) == {}
     # Read on to its end, within the time to drain: the real usage.
     assert desk.charged(key) > 0
     assert desk.simulator.tally()["states"]["finished"] == 1

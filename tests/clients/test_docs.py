@@ -6,11 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.clients.support import ENVIRONMENT, HERE, NODE, ROOT, booked
+from tests.clients.support import ENVIRONMENT, HERE, NODE, ROOT, Program, booked
 from tests.clients.test_clients import CLIENTS, Client
 from tests.support.processes import Gateway, Simulator
 from tests.support.world import World
@@ -44,13 +45,16 @@ def blocks() -> list[object]:
     return found
 
 
-def run(language: str, code: str, gateway: Gateway, key: str) -> str:
+def run(program: Callable[[str], Program], language: str, code: str, gateway: Gateway, key: str) -> str:
     """What a block prints."""
     for wanted, real in (("http://127.0.0.1:8080", gateway.url), ("pgb_…", key)):
         assert wanted in code
         code = code.replace(wanted, real)
+    if language == "python":
+        answer = program("python/blocks").ask(code=code)
+        assert "error" not in answer, answer["error"]
+        return str(answer["printed"])
     command = {
-        "python": [sys.executable, "-c", code],
         "js": [str(NODE), "--input-type=module", "-e", code],
         "console": ["sh", "-ec", re.sub(r"^\$ ", "", code, flags=re.M)],
     }[language]
@@ -62,15 +66,23 @@ def run(language: str, code: str, gateway: Gateway, key: str) -> str:
 
 @pytest.mark.parametrize(("language", "code"), blocks())
 def test_a_block_works_and_shows_a_refusal(
-    shared_world: World, shared_gateway: Gateway, simulator: Simulator, language: str, code: str
+    program: Callable[[str], Program],
+    shared_world: World,
+    shared_gateway: Gateway,
+    simulator: Simulator,
+    language: str,
+    code: str,
 ) -> None:
+    def printed(key: str) -> str:
+        return run(program, language, code, shared_gateway, key)
+
     key = shared_world.key(10**6)
     if language == "console":
-        assert "'t-mini'" in run(language, code, shared_gateway, key)
+        assert "'t-mini'" in printed(key)
         return
-    assert "word word" in run(language, code, shared_gateway, key)
+    assert "word word" in printed(key)
     assert booked(shared_world, key, 1)[0]["amount_nano_usd"] == simulator.tally()["cost_nano_usd"] > 0
-    refused = run(language, code, shared_gateway, shared_world.key(100))
+    refused = printed(shared_world.key(100))
     assert "this request could cost up to $0.00" in refused
     assert ("402" if "litellm" in code else "request_over_limit 0.0001") in refused
     assert simulator.calls() == 1

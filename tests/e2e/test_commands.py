@@ -37,6 +37,14 @@ def commands(group: Any = None, name: str = "") -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="session")
+def with_a_key(shared_world: World) -> World:
+    """Org o with project p and key k1."""
+    shared_world.execute("select budget.create_scope(null, 'org', 'o'), budget.create_scope('o', 'project', 'p')")
+    shared_world.execute("select budget.create_key('o', 'p', 'k1')")
+    return shared_world
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -67,10 +75,8 @@ def commands(group: Any = None, name: str = "") -> dict[str, Any]:
         ("psql --dsn hurz=3", 'invalid connection option "hurz"'),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(world: World, line: str, says: str) -> None:
-    world.execute("select budget.create_scope(null, 'org', 'o'), budget.create_scope('o', 'project', 'p')")
-    world.execute("select budget.create_key('o', 'p', 'k1')")
-    done = run(*line.split(" "), PGBUDGET_DSN=world.dsn)
+def test_what_is_wrong_is_said_in_one_line(with_a_key: World, line: str, says: str) -> None:
+    done = run(*line.split(" "), PGBUDGET_DSN=with_a_key.dsn)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("pgbudget: ")
     assert says in done.stderr

@@ -10,7 +10,7 @@ from tests.support import servers
 
 def test_a_short_soak_with_kills_leaves_right_books() -> None:
     server = "15" if servers.binaries().parent == servers.DEBIAN_15 else "18"
-    plan = Plan(seconds=40, kill_every=10, stale_seconds=6, heartbeat_seconds=1, reconcile_seconds=1, clients=8)
+    plan = Plan(seconds=24, kill_every=6, stale_seconds=4, heartbeat_seconds=1, reconcile_seconds=1, clients=8)
     with support.cluster(server) as postgres:
         result = soak(postgres, postgres.dsn("bench"), plan)
     assert result["failures"] == []

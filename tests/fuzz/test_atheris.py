@@ -12,7 +12,7 @@ import pytest
 from tests.fuzz.properties import PROPERTIES
 
 HERE = Path(__file__).parent
-SECONDS = int(os.environ.get("PGBUDGET_FUZZ_SECONDS", "10"))
+SECONDS = int(os.environ.get("PGBUDGET_FUZZ_SECONDS", "5"))
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

@@ -1,6 +1,6 @@
 """Handed cases (shared/cases) of concurrency, rates and budgets, each test named after its case. Amounts are micro-dollars.
 
-CONC-01 without chains and MODEL-01 are in test_cases; PERIOD-01, and PERIOD-04 with one caller, in pgtap/set_budget.
+CONC-01 without chains is in test_cases; PERIOD-01, and PERIOD-04 with one caller, in pgtap/set_budget.
 """
 
 from __future__ import annotations

@@ -27,7 +27,12 @@ class Gateways:
         # Does not read on for who has left, nor wait for a body.
         "hasty": {"drain_seconds": "0", "body_seconds": "0.3"},
         # Gives a provider up soon, and has others: one that answers, and one that nobody is.
-        "impatient": {"first_byte_seconds": "0.3", "account_nobody_url": "http://127.0.0.1:9/v1", "account_nobody_key": "k"},
+        "impatient": {
+            "first_byte_seconds": "0.3",
+            "idle_seconds": "0.5",
+            "account_nobody_url": "http://127.0.0.1:9/v1",
+            "account_nobody_key": "k",
+        },
         # With a login of its own, which can be shut out.
         "away": {},
     }
@@ -55,6 +60,7 @@ class Gateways:
         settings: dict[str, Any] = {
             "account_second_url": f"{self.second.url}/v1",
             "account_second_key": Simulator.KEY,
+            "breaker_failures": "0",
             **self._SETTINGS[name],
         }
         return Gateway(dsn, self.simulator.url, **settings)
@@ -135,13 +141,12 @@ class Trial:
             return answer.status_code
 
     def leave_at_barrier(self, key: str, name: str, more: Body | None = None) -> None:
-        """Leave when the call waits upstream, before the answer's first byte."""
-        before = self.simulator.waiting(name)
+        """Leave when the call waits upstream, at a barrier of its own, before the answer's first byte."""
         request = httpx.Request("POST", **self.request(key, {"barrier": name, **(more or {})}))
         lines = [f"POST {self.route.path} HTTP/1.1".encode()] + [b": ".join(header) for header in request.headers.raw]
         with socket.create_connection(("127.0.0.1", self.gateway.port)) as client:
             client.sendall(b"\r\n".join(lines) + b"\r\n\r\n" + request.content)
-            wait_until(lambda: self.simulator.waiting(name) == before + 1, what="the call upstream")
+            wait_until(lambda: self.simulator.waiting(name) == 1, what="the call upstream")
 
     def entries(self, key: str, count: int = 1) -> list[dict[str, Any]]:
         """The ledger of a key, once it has so many rows and nothing is held."""

@@ -76,12 +76,16 @@ def test_a_call_reads_nothing_of_what_its_key_did_before(world: World) -> None:
                 "select sum(idx_tup_read)::int8 from pg_stat_user_indexes where schemaname = 'budget_internal'"
                 " and (relname = 'reservations' or relname like 'ledger_entries%')"
             )
-            counts = []
-            for call in (lambda: None, lambda: settle(session, hold(session, [key] * calls))):
-                call()
+
+            def count() -> int:
                 session.execute("select pg_stat_force_next_flush()")
-                counts.append((watcher.execute(query).fetchone() or (0,))[0])
-            return float(counts[1] - counts[0]) / calls
+                row = watcher.execute(query).fetchone()
+                assert row is not None
+                return int(row[0])
+
+            before = count()
+            settle(session, hold(session, [key] * calls))
+            return (count() - before) / calls
 
         new = rows_read(20)
         for _ in range(8):

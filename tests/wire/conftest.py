@@ -11,15 +11,15 @@ from tests.support.world import World
 from tests.wire import replay
 
 
-@pytest.fixture
-def priced(world: World) -> World:
-    """A database as :func:`replay.set_up` leaves it."""
-    replay.set_up(world)
-    return world
+@pytest.fixture(scope="session")
+def priced(shared_world: World) -> World:
+    """The shared database, as :func:`replay.set_up` leaves it."""
+    replay.set_up(shared_world)
+    return shared_world
 
 
-@pytest.fixture
-def replaying(priced: World, simulator: Simulator) -> Iterator[Gateway]:
+@pytest.fixture(scope="session")
+def replaying(priced: World, _simulator: Simulator) -> Iterator[Gateway]:
     """A gateway on it."""
-    with replay.gateway_for(priced, simulator) as running:
+    with replay.gateway_for(priced, _simulator) as running:
         yield running

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import httpx
@@ -144,7 +143,7 @@ def replay(
     world: World, gateway: Gateway, simulator: Simulator, key: str, row: dict[str, Any], asked: bool = False, **behaviour: Any
 ) -> tuple[httpx.Response, dict[str, Any]]:
     """Call for a body as its provider would answer with it; returns the answer and what was booked."""
-    before = len(world.ledger())
+    before = len(_entries(world, key))
     simulator.defaults(replay=row["file"], **behaviour)
     body: dict[str, Any] = {"model": _model(row), **_ASKS[row["endpoint"]]}
     if row["endpoint"] == "responses" and "web_search" in row["file"]:
@@ -156,8 +155,9 @@ def replay(
     answer = httpx.post(
         f"{gateway.url}/v1{PATHS[row['endpoint']]}", json=body, headers={"authorization": f"Bearer {key}"}, timeout=60
     )
-    wait_until(partial(_has_entries, world, before + 1), what=f"an entry of {row['file']}")
-    return answer, world.ledger()[-1]
+    wait_until(lambda: len(_entries(world, key)) == before + 1, what=f"an entry of {row['file']}")
+    (entry,) = world.rows("select * from budget_internal.ledger_entries where entry_id = %s", max(_entries(world, key)))
+    return answer, entry
 
 
 def faults(row: dict[str, Any], answer: httpx.Response, entry: dict[str, Any], asked: bool) -> list[tuple[Any, ...]]:
@@ -225,5 +225,9 @@ def _model(row: dict[str, Any]) -> str:
     return f"{row['provider']}-replay{'-search-preview' if searches else ''}"
 
 
-def _has_entries(world: World, count: int) -> bool:
-    return len(world.ledger()) == count
+def _entries(world: World, key: str) -> list[int]:
+    query = (
+        "select entry_id from budget_internal.ledger_entries join budget_internal.key_secrets using (key_id)"
+        " where secret_hash = sha256(convert_to(%s, 'UTF8'))"
+    )
+    return [row["entry_id"] for row in world.rows(query, key)]

@@ -2,13 +2,14 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateText, Output, RetryError, streamText, tool } from "ai";
+import { embed, generateText, Output, RetryError, streamText, tool } from "ai";
 import { z } from "zod";
 import { MAX_TOKENS, options, PROMPT, serve } from "./asked.mjs";
 
 const providers = {
   chat: ({ url, key, model }) => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).chat(model),
   responses: ({ url, key, model }) => createOpenAI({ baseURL: `${url}/v1`, apiKey: key })(model),
+  completions: ({ url, key, model }) => createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).completion(model),
   compatible: ({ url, key, model }) =>
     createOpenAICompatible({ name: "pgbudget", baseURL: `${url}/v1`, apiKey: key, supportsStructuredOutputs: true })(model),
   messages: ({ url, key, model }) => createAnthropic({ baseURL: `${url}/v1`, apiKey: key })(model),
@@ -65,8 +66,16 @@ function callsOf(provider) {
   };
 }
 
+const embeddings = {
+  async whole({ url, key, model, ...ask }) {
+    const embedding = createOpenAI({ baseURL: `${url}/v1`, apiKey: key }).embedding(model);
+    const result = await embed({ model: embedding, value: PROMPT, ...options(ask) });
+    return { numbers: result.embedding.length, usage: [result.usage.tokens, 0] };
+  },
+};
+
 await serve(
-  Object.fromEntries(Object.entries(providers).map(([route, provider]) => [route, callsOf(provider)])),
+  { ...Object.fromEntries(Object.entries(providers).map(([route, provider]) => [route, callsOf(provider)])), embeddings },
   (error) => {
     // After tries of its own the last error is within another.
     const last = RetryError.isInstance(error) ? error.lastError : error;

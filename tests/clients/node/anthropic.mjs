@@ -39,13 +39,16 @@ const messages = {
     for await (const event of stream) if (event.type === "content_block_delta") break;
     return {};
   },
-  count: async (ask) => {
+};
+
+const count = {
+  async whole(ask) {
     const { input_tokens } = await client(ask).messages.countTokens({ model: ask.model, messages: MESSAGES });
     return { usage: [input_tokens, 0] };
   },
 };
 
-await serve({ messages }, (error) => ({
+await serve({ messages, count }, (error) => ({
   type: `anthropic.${error.constructor.name}`,
   status: error.status,
   message: error.message,

@@ -75,10 +75,21 @@ const responses = {
     const answer = await client(ask).responses.parse({ ...input(ask), text: { format: zodTextFormat(City, "city") } });
     return { value: answer.output_parsed };
   },
-  async leave(ask) {
-    const stream = await client(ask).responses.create({ ...input(ask), stream: true });
-    for await (const event of stream) if (event.type === "response.output_text.delta") break;
-    return {};
+};
+
+const text = (ask) => ({ model: ask.model, prompt: PROMPT, max_tokens: MAX_TOKENS });
+
+const completions = {
+  async whole(ask) {
+    const answer = await client(ask).completions.create(text(ask));
+    return { text: answer.choices[0].text, usage: tokens(answer.usage) };
+  },
+  async stream(ask) {
+    const texts = [];
+    for await (const chunk of await client(ask).completions.create({ ...text(ask), stream: true })) {
+      for (const choice of chunk.choices) if (choice.text) texts.push(choice.text);
+    }
+    return { text: texts.join(""), pieces: texts.length };
   },
 };
 
@@ -89,7 +100,7 @@ const embeddings = {
   },
 };
 
-await serve({ chat, responses, embeddings }, (error) => ({
+await serve({ chat, responses, completions, embeddings }, (error) => ({
   type: `openai.${error.constructor.name}`,
   status: error.status,
   message: error.message,

@@ -122,8 +122,9 @@ if __name__ == "__main__":
         {
             "messages": {
                 "whole": whole, "stream": stream, "tool": tool, "tool_streamed": tool_streamed, "value": value,
-                "leave": leave, "count": count,
+                "leave": leave,
             },
+            "count": {"whole": count},
             "messages async": {"whole": async_whole, "stream": async_stream, "leave": async_leave},
         }
     )  # fmt: skip

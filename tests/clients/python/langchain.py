@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_openai import ChatOpenAI
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 
 from tests.clients.python.asked import MAX_TOKENS, PROMPT, Answer, Ask, Route, serve
@@ -86,5 +86,47 @@ def routes_of(model: Callable[[Ask], BaseChatModel]) -> dict[str, Route]:
     }
 
 
+def completions(ask: Ask) -> OpenAI:
+    """As a user makes it for texts."""
+    options: dict[str, Any] = ask.options
+    return OpenAI(model=ask.model, base_url=f"{ask.url}/v1", api_key=ask.key, max_tokens=MAX_TOKENS, **options)  # type: ignore[arg-type]
+
+
+def completed(ask: Ask) -> Answer:
+    """A completion of a text."""
+    result = completions(ask).generate([PROMPT])
+    usage = (result.llm_output or {})["token_usage"]
+    return {"text": result.generations[0][0].text, "usage": [usage["prompt_tokens"], usage["completion_tokens"]]}
+
+
+def completed_in_pieces(ask: Ask) -> Answer:
+    """Likewise in pieces."""
+    texts = [text for text in completions(ask).stream(PROMPT) if text]
+    return {"text": "".join(texts), "pieces": len(texts)}
+
+
+def embedded(ask: Ask) -> Answer:
+    """An embedding. Unless told so it sends tokens, of a table that it fetches from the net."""
+    options: dict[str, Any] = ask.options
+    embeddings = OpenAIEmbeddings(
+        model=ask.model, base_url=f"{ask.url}/v1", api_key=ask.key, check_embedding_ctx_length=False, **options  # type: ignore[arg-type]
+    )  # fmt: skip
+    return {"numbers": len(embeddings.embed_query(PROMPT))}
+
+
+def counted(ask: Ask) -> Answer:
+    """The tokens of a prompt."""
+    return {"usage": [anthropic(ask).get_num_tokens_from_messages([HumanMessage(PROMPT)]), 0]}
+
+
 if __name__ == "__main__":
-    serve({"chat": routes_of(openai), "responses": routes_of(responses), "messages": routes_of(anthropic)})
+    serve(
+        {
+            "chat": routes_of(openai),
+            "responses": routes_of(responses),
+            "messages": routes_of(anthropic),
+            "completions": {"whole": completed, "stream": completed_in_pieces},
+            "embeddings": {"whole": embedded},
+            "count": {"whole": counted},
+        }
+    )

@@ -8,8 +8,8 @@ from typing import Any
 import litellm
 from pydantic import BaseModel
 
-from tests.clients.python.asked import MAX_TOKENS, MESSAGES, Answer, Ask, Route, serve
-from tests.clients.python.openai import TOOLS
+from tests.clients.python.asked import MAX_TOKENS, MESSAGES, PROMPT, Answer, Ask, Route, serve
+from tests.clients.python.openai import TOOLS, responded
 
 
 class City(BaseModel):
@@ -70,5 +70,56 @@ def routes_of(provider: str) -> dict[str, Route]:
     }
 
 
+def respond(ask: Ask, **more: Any) -> Any:
+    """As a user calls the Responses API."""
+    return litellm.responses(
+        model=f"openai/{ask.model}", api_base=f"{ask.url}/v1", api_key=ask.key, input=PROMPT, max_output_tokens=MAX_TOKENS,
+        **more, **ask.options,
+    )  # fmt: skip
+
+
+def responses_stream(ask: Ask) -> Answer:
+    """An answer of the Responses API in pieces."""
+    events = list(respond(ask, stream=True))
+    texts = [event.delta for event in events if event.type == "response.output_text.delta"]
+    return {**responded(events[-1].response), "text": "".join(texts), "pieces": len(texts)}
+
+
+def text_complete(ask: Ask, **more: Any) -> Any:
+    """As a user completes a text."""
+    return litellm.text_completion(
+        model=f"text-completion-openai/{ask.model}", api_base=f"{ask.url}/v1", api_key=ask.key, prompt=PROMPT,
+        max_tokens=MAX_TOKENS, **more, **ask.options,
+    )  # fmt: skip
+
+
+def completed(ask: Ask) -> Answer:
+    """A completion of a text."""
+    answer = text_complete(ask)
+    return {"text": answer.choices[0].text, "usage": [answer.usage.prompt_tokens, answer.usage.completion_tokens]}
+
+
+def completed_in_pieces(ask: Ask) -> Answer:
+    """Likewise in pieces."""
+    texts = [chunk.choices[0].text for chunk in text_complete(ask, stream=True) if chunk.choices[0].text]
+    return {"text": "".join(texts), "pieces": len(texts)}
+
+
+def embedded(ask: Ask) -> Answer:
+    """An embedding."""
+    answer = litellm.embedding(
+        model=f"openai/{ask.model}", api_base=f"{ask.url}/v1", api_key=ask.key, input=[PROMPT], **ask.options
+    )
+    return {"numbers": len(answer.data[0]["embedding"]), "usage": [answer.usage.prompt_tokens, 0]}
+
+
 if __name__ == "__main__":
-    serve({"chat": routes_of("openai"), "messages": routes_of("anthropic")})
+    serve(
+        {
+            "chat": routes_of("openai"),
+            "messages": routes_of("anthropic"),
+            "responses": {"whole": lambda ask: responded(respond(ask)), "stream": responses_stream},
+            "completions": {"whole": completed, "stream": completed_in_pieces},
+            "embeddings": {"whole": embedded},
+        }
+    )

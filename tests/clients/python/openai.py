@@ -111,15 +111,6 @@ def responses_value(ask: Ask) -> Answer:
     return {"value": answer.output_parsed and answer.output_parsed.model_dump()}
 
 
-def responses_leave(ask: Ask) -> Answer:
-    """A stream that is left after its first text."""
-    with client(ask).responses.create(model=ask.model, input=PROMPT, max_output_tokens=MAX_TOKENS, stream=True) as events:
-        for event in events:
-            if event.type == "response.output_text.delta":
-                break
-    return {}
-
-
 def responded(response: Any) -> Answer:
     """What a response holds."""
     calls = [[item.name, item.arguments] for item in response.output if item.type == "function_call"]
@@ -143,14 +134,6 @@ def completions_stream(ask: Ask) -> Answer:
     texts = [choice.text for chunk in chunks for choice in chunk.choices if choice.text]
     usages = [[c.usage.prompt_tokens, c.usage.completion_tokens] for c in chunks if c.usage]
     return {"text": "".join(texts), "pieces": len(texts), "usage": usages[-1] if usages else None}
-
-
-def completions_leave(ask: Ask) -> Answer:
-    """A completion that is left after its first piece."""
-    with client(ask).completions.create(model=ask.model, prompt=PROMPT, max_tokens=MAX_TOKENS, stream=True) as chunks:
-        for _ in chunks:
-            break
-    return {}
 
 
 def embeddings_whole(ask: Ask) -> Answer:
@@ -190,6 +173,30 @@ def async_stream(ask: Ask) -> Answer:
     return asyncio.run(run())
 
 
+def async_responses_whole(ask: Ask) -> Answer:
+    """An answer of the Responses API, from the asynchronous client."""
+
+    async def run() -> Answer:
+        async with AsyncOpenAI(base_url=f"{ask.url}/v1", api_key=ask.key, **ask.options) as asynchronous:
+            return responded(await asynchronous.responses.create(model=ask.model, input=PROMPT, max_output_tokens=MAX_TOKENS))
+
+    return asyncio.run(run())
+
+
+def async_responses_stream(ask: Ask) -> Answer:
+    """Likewise in pieces."""
+
+    async def run() -> Answer:
+        async with (
+            AsyncOpenAI(base_url=f"{ask.url}/v1", api_key=ask.key, **ask.options) as asynchronous,
+            asynchronous.responses.stream(model=ask.model, input=PROMPT, max_output_tokens=MAX_TOKENS) as events,
+        ):
+            texts = [event.delta async for event in events if event.type == "response.output_text.delta"]
+            return {**responded(await events.get_final_response()), "text": "".join(texts), "pieces": len(texts)}
+
+    return asyncio.run(run())
+
+
 def async_leave(ask: Ask) -> Answer:
     """A stream of the asynchronous client that is left after its first piece."""
 
@@ -215,10 +222,11 @@ if __name__ == "__main__":
             },
             "responses": {
                 "whole": responses_whole, "stream": responses_stream, "tool": responses_tool,
-                "tool_streamed": responses_tool_streamed, "value": responses_value, "leave": responses_leave,
+                "tool_streamed": responses_tool_streamed, "value": responses_value,
             },
-            "completions": {"whole": completions_whole, "stream": completions_stream, "leave": completions_leave},
+            "completions": {"whole": completions_whole, "stream": completions_stream},
             "embeddings": {"whole": embeddings_whole},
             "chat async": {"whole": async_whole, "stream": async_stream, "leave": async_leave},
+            "responses async": {"whole": async_responses_whole, "stream": async_responses_stream},
         }
     )  # fmt: skip

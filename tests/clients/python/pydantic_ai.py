@@ -10,6 +10,8 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput, PromptedOutput
+from pydantic_ai.embeddings import Embedder
+from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -108,11 +110,18 @@ def routes_of(model: Callable[[Ask], Model], output: type[Any] = NativeOutput) -
     }
 
 
+def embedded(ask: Ask) -> Answer:
+    """An embedding."""
+    result = Embedder(OpenAIEmbeddingModel(ask.model, provider=openai(ask))).embed_query_sync(PROMPT)
+    return {"numbers": len(result.embeddings[0]), "usage": [result.usage.input_tokens, 0]}
+
+
 if __name__ == "__main__":
     serve(
         {
             "chat": routes_of(lambda ask: OpenAIChatModel(ask.model, provider=openai(ask))),
             "responses": routes_of(lambda ask: OpenAIResponsesModel(ask.model, provider=openai(ask))),
+            "embeddings": {"whole": embedded},
             "messages": routes_of(lambda ask: AnthropicModel(ask.model, provider=anthropic(ask)), PromptedOutput),
         }
     )
