@@ -17,9 +17,8 @@ from pgbudget.seed import seed_simulator
 from tests.support import servers
 from tests.support.pooler import Pooler
 from tests.support.processes import WIRE, Gateway, Simulator
-from tests.support.world import World, with_database
+from tests.support.world import LOGINS, World, with_database
 
-_PASSWORD = "gateway-password-for-tests"
 _counter = itertools.count()
 
 
@@ -63,7 +62,7 @@ def template(server: servers.Server) -> str:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     with psycopg.connect(with_database(server.dsn, name), autocommit=True) as connection:
         migrate.up(connection)
-        make_login(connection, "test_gateway", _PASSWORD, "budget_gateway", "budget_reconciler")
+        make_login(connection, "test_gateway", LOGINS["test_gateway"], "budget_gateway", "budget_reconciler")
         seed_simulator(connection)
     return name
 
@@ -101,12 +100,12 @@ def gateways_dsn(server: servers.Server) -> Iterator[str]:
     if not os.environ.get("PGBUDGET_TEST_POOLER"):
         yield server.dsn
         return
-    with Pooler(server.dsn) as pooler:
+    with Pooler(server.dsn, LOGINS) as pooler:
         yield pooler.dsn(server.dsn)
 
 
 def _world(server: servers.Server, gateways_dsn: str, name: str) -> World:
-    return World(with_database(server.dsn, name), with_database(gateways_dsn, name, "test_gateway", _PASSWORD))
+    return World(with_database(server.dsn, name), with_database(gateways_dsn, name, "test_gateway", LOGINS["test_gateway"]))
 
 
 @pytest.fixture

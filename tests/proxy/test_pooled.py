@@ -13,7 +13,7 @@ from tests.proxy.calls import STANDARD, settled
 from tests.support import servers
 from tests.support.pooler import SIZE, Pooler
 from tests.support.processes import Gateway, Simulator, wait_until
-from tests.support.world import World
+from tests.support.world import LOGINS, World
 
 pytestmark = pytest.mark.debian15
 
@@ -31,7 +31,7 @@ union all select 'lock ' || objid from pg_locks where locktype = 'advisory' and 
 @pytest.fixture(scope="module")
 def pooler(server: servers.Server) -> Iterator[Pooler]:
     """A pooler of this file's own, which may be stopped."""
-    with Pooler(server.dsn) as running:
+    with Pooler(server.dsn, LOGINS) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
@@ -21,7 +22,6 @@ from tests.support.processes import wait_until
 SIZE = 2
 #: It refuses to run as root; its package brings this user.
 _USER_FOR_ROOT = "postgres"
-#: The server's own verifiers let clients in here as there; only the login that looks them up is kept in a file.
 _SETTINGS = """\
 [databases]
 * = host={host} port={server_port}
@@ -31,8 +31,6 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = scram-sha-256
 auth_file = {folder}/users
-auth_user = {user}
-auth_query = select usename, passwd from pg_shadow where usename = $1
 pool_mode = transaction
 default_pool_size = {size}
 max_client_conn = 1000
@@ -42,9 +40,9 @@ server_login_retry = 0.1
 
 
 class Pooler:
-    """A PgBouncer before a server, of which a superuser's URL is given: for all its databases and logins."""
+    """A PgBouncer before a server, for all its databases, a superuser by its URL, and ``logins`` with their passwords."""
 
-    def __init__(self, server_dsn: str) -> None:
+    def __init__(self, server_dsn: str, logins: Mapping[str, str]) -> None:
         # Where Debian puts it is on root's path only.
         program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
         if program is None:
@@ -55,9 +53,10 @@ class Pooler:
         self._folder = Path(tempfile.mkdtemp(prefix="pgbudget-pooler-"))
         self._port = free_port()
         server = urlsplit(server_dsn)
-        settings = {"host": server.hostname, "server_port": server.port, "user": server.username}
-        (self._folder / "users").write_text(f'"{server.username}" "{server.password}"\n')
-        (self._folder / "ini").write_text(_SETTINGS.format(**settings, port=self._port, folder=self._folder, size=SIZE))
+        users = {server.username: server.password, **logins}
+        (self._folder / "users").write_text("".join(f'"{name}" "{password}"\n' for name, password in users.items()))
+        settings = {"host": server.hostname, "server_port": server.port, "port": self._port, "size": SIZE}
+        (self._folder / "ini").write_text(_SETTINGS.format(**settings, folder=self._folder))
         if self._user:
             owner = pwd.getpwnam(self._user)
             for path in (self._folder, *self._folder.iterdir()):
@@ -94,5 +93,7 @@ class Pooler:
         return self
 
     def __exit__(self, *_: object) -> None:
+        ended, log = self._process.poll(), (self._folder / "log").read_text()
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+        assert ended is None, f"pgbouncer had ended ({ended}):\n{log[-4000:]}"
