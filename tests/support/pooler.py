@@ -53,7 +53,7 @@ class Pooler:
         self._folder = Path(tempfile.mkdtemp(prefix="pgbudget-pooler-"))
         self._port = free_port()
         server = urlsplit(server_dsn)
-        users = {server.username: server.password, **logins}
+        users = {str(server.username): server.password, **logins}
         (self._folder / "users").write_text("".join(f'"{name}" "{password}"\n' for name, password in users.items()))
         settings = {"host": server.hostname, "server_port": server.port, "port": self._port, "size": SIZE}
         (self._folder / "ini").write_text(_SETTINGS.format(**settings, folder=self._folder))
