@@ -12,7 +12,7 @@ PORT ?= 8080
 # Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process.
 WORKERS := -n 2 --dist worksteal
 
-.PHONY: up help test test-18 lint fmt lock docs venv clean debian redis bench-sql bench-http bench-growth
+.PHONY: up help test test-18 test-pooled lint fmt lock docs venv clean debian redis bench-sql bench-http bench-growth
 
 up: $(STAMP) ## run everything here, on port 8080 or PORT=9000; Ctrl-C stops it
 	@PORT=$(PORT) exec $(BIN)/pgbudget up
@@ -25,6 +25,9 @@ test: debian $(SDKS) ## all tests; some of them with PYTEST_ARGS="-k reserve"
 
 test-18: $(SDKS) ## the Python tests on the embedded Postgres 18
 	PGBUDGET_TEST_SERVER=18 $(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+
+test-pooled: debian $(SDKS) ## the tests of calls, with every gateway behind PgBouncer in transaction mode
+	PGBUDGET_TEST_POOLER=1 $(BIN)/python -m pytest $(WORKERS) tests/proxy $(PYTEST_ARGS)
 
 lint: debian $(STAMP) ## ruff, mypy, sqlfluff, hadolint, and the tests of documents and functions
 	$(BIN)/ruff check .
@@ -65,8 +68,10 @@ lock: $(STAMP) ## write the lock files anew; UPGRADE=--upgrade takes newer versi
 	  --no-audit --no-fund --loglevel error
 	$(COMPILE) pyproject.toml --group dev --group bench -o requirements/bench.txt
 
-# Debian's Postgres 15 with pg_cron, pgTAP and plpgsql_check: installed when root asks on Debian, else what is there is used.
-PACKAGES := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check libtap-parser-sourcehandler-pgtap-perl
+# Debian's Postgres 15 with pg_cron, pgTAP and plpgsql_check, and its PgBouncer: installed when root asks on Debian, else what
+# is there is used.
+PACKAGES := postgresql-15 postgresql-15-cron postgresql-15-pgtap postgresql-15-plpgsql-check \
+  libtap-parser-sourcehandler-pgtap-perl pgbouncer
 debian:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s $(PACKAGES) >/dev/null 2>&1; then \
 	  apt-get update -qq; \

@@ -344,7 +344,7 @@ def shown(samples: Samples, inserts: list[float], clients: list[int], rates: lis
                 ],
             }  # fmt: skip
     if ENFORCED in ways:
-        tables["ratios"] = ratios(samples, inserts, clients, ways)
+        tables["ratios"] = ratios(samples, inserts, clients, rates, ways)
     streams = {kind: samples[Cell(kind, CLIENTS_OF_CPU, 0)] for kind in KINDS if Cell(kind, CLIENTS_OF_CPU, 0) in samples}
     tables["processor"] = {
         "columns": [f"processor of the gateway, {CLIENTS_OF_CPU} clients", *(
@@ -366,7 +366,7 @@ def shown(samples: Samples, inserts: list[float], clients: list[int], rates: lis
     return tables
 
 
-def ratios(samples: Samples, inserts: list[float], clients: list[int], ways: list[str]) -> Table:
+def ratios(samples: Samples, inserts: list[float], clients: list[int], rates: list[int], ways: list[str]) -> Table:
     """What issue and README promise of "strict budgets"."""
     rows: list[list[str | float]] = []
     for count in clients:
@@ -376,11 +376,13 @@ def ratios(samples: Samples, inserts: list[float], clients: list[int], ways: lis
                     ratio = over(samples[Cell(kind, count, 0)], ENFORCED, way)
                     rows.append([f"calls a second, {kind}, {count} clients, over {way}", ratio])
     if 1 in clients:
-        one = samples[Cell("whole", 1, 0)]
-        for base in (DIRECT, PASSED_ON, NO_BUDGETS):
-            if base in ways:
-                more = [ms / insert for ms, insert in zip(added(one, ENFORCED, base), inserts, strict=True)]
-                rows.append([f"p50 added to {base}, 1 client, over one insert's commit", str(spread(more))])
+        # In closed loop each call meets the settlement of the one before.
+        for loop, rate in (("closed loop", 0), ("open loop", rates[clients.index(1)])):
+            one = samples[Cell("whole", 1, rate)]
+            for base in (DIRECT, PASSED_ON, NO_BUDGETS):
+                if base in ways:
+                    more = [ms / insert for ms, insert in zip(added(one, ENFORCED, base), inserts, strict=True)]
+                    rows.append([f"p50 added to {base}, 1 client, {loop}, over one insert's commit", str(spread(more))])
     for kind in ("streamed", "token by token"):
         cell = samples.get(Cell(kind, CLIENTS_OF_CPU, 0), {})
         for base in (PASSED_ON, NO_BUDGETS):

@@ -3,7 +3,7 @@
 Every stream of a tenant calls again and again until its tenant's budget lets no more in. Lengths are log-normal and known to
 nobody before. Once with holds of the whole cap, once with holds that grow. What was really generated is the simulator's tally.
 
-``.venv/bin/python bench/overshoot.py [--tenants 8] [--streams 128] [--gateways 3] [--calls 4] [--server 15|18] [--json FILE]``
+``.venv/bin/python -m bench.overshoot [--quick] [--tenants 8] [--streams 128] [--gateways 3] [--calls 2] [--server 15|18]``
 
 used        what was charged, of all limits
 generated   what the provider billed, of all limits: less than what was charged, since a stream that is cut is charged a token
@@ -29,13 +29,11 @@ from typing import Any
 import aiohttp
 import httpx
 import psycopg
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from tests.support.processes import Gateway, Simulator, wait_until
 from tests.support.world import with_database
 
-from bench.support import database, machine
+from bench.report import Table, flush_seconds, save
+from bench.support import DEFAULT_SERVER, cluster
 from pgbudget.devstack import make_login
 
 PASSWORD = "gateway-password-of-the-benchmark"  # noqa: S105
@@ -155,34 +153,53 @@ def measure(dsn: str, login: str, arguments: argparse.Namespace, *, grows: bool)
     )  # fmt: skip
 
 
+def shown(outcomes: dict[str, Outcome]) -> Table:
+    """The table of the report."""
+    return {
+        "columns": ["", "used", "generated", "over, nano-USD", "streams", "cut", "refused as busy", "seconds"],
+        "rows": [
+            [
+                name, f"{outcome.used:.2%}", f"{outcome.generated:.2%}", f"{max(0, outcome.over_nano_usd)}", outcome.calls,
+                outcome.cut, outcome.refused.get("budget_busy", 0), outcome.seconds,
+            ]
+            for name, outcome in outcomes.items()
+        ],
+    }  # fmt: skip
+
+
 def main() -> None:
     """Measure and report; fails when a budget was passed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", choices=["15", "18"], default="18")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="two tenants, 16 streams each: to see that it runs")
+    parser.add_argument("--server", choices=["15", "18"], default=DEFAULT_SERVER)
     parser.add_argument("--tenants", type=int, default=8)
     parser.add_argument("--streams", type=int, default=128, help="a tenant")
     parser.add_argument("--gateways", type=int, default=3)
-    parser.add_argument("--calls", type=float, default=4, help="how many calls a stream the budget is made for")
+    parser.add_argument("--calls", type=float, default=2, help="how many calls a stream the budget is made for")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.tenants, arguments.streams = 2, 16
     outcomes = {}
-    with database(arguments.server) as dsn:
+    with cluster(arguments.server) as made:
+        dsn = made.dsn("bench")
+        flush = flush_seconds(Path(made.data).parent)
         with psycopg.connect(dsn, autocommit=True) as connection:
             make_login(connection, LOGIN, PASSWORD, "budget_gateway", "budget_reconciler")
+            version = (connection.execute("show server_version").fetchone() or ("",))[0]
         login = with_database(dsn, "bench", LOGIN, PASSWORD)
-        print(machine())
-        print(f"{arguments.tenants} tenants, {arguments.streams} streams each, {arguments.gateways} gateways")
         for name, grows in (("whole cap held", False), ("holds that grow", True)):
-            outcome = outcomes[name] = measure(dsn, login, arguments, grows=grows)
-            print(
-                f"{name:16} used {outcome.used:7.2%}, generated {outcome.generated:7.2%}, over {max(0, outcome.over_nano_usd)},"
-                f" calls {outcome.calls}, cut {outcome.cut}, refusals {outcome.refused}, {outcome.seconds:.0f} s",
-                flush=True,
-            )
-    if arguments.json:
-        report = {"machine": machine(), "outcomes": {name: asdict(outcome) for name, outcome in outcomes.items()}}
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+            outcomes[name] = measure(dsn, login, arguments, grows=grows)
+            print(f"{name}: {outcomes[name]}", flush=True)
+    size = f"{arguments.tenants} tenants of {arguments.streams} streams on {arguments.gateways} gateways"
+    save(
+        "overshoot",
+        facts={"Postgres": version, "flush of a page": f"{flush * 1e3:.2f} ms", "size": size},
+        samples={name: asdict(outcome) for name, outcome in outcomes.items()},
+        tables={"outcomes": shown(outcomes)},
+        plots={},
+        keep=not arguments.quick,
+    )
     bad = [name for name, outcome in outcomes.items() if outcome.over_nano_usd > 0 or outcome.used > 1 or outcome.differences]
     if bad:
         sys.exit(f"a budget was passed, or the books are wrong: {', '.join(bad)}")

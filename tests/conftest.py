@@ -15,10 +15,10 @@ from pgbudget import migrate
 from pgbudget.devstack import make_login
 from pgbudget.seed import seed_simulator
 from tests.support import servers
+from tests.support.pooler import Pooler
 from tests.support.processes import WIRE, Gateway, Simulator
-from tests.support.world import World, with_database
+from tests.support.world import LOGINS, World, with_database
 
-_PASSWORD = "gateway-password-for-tests"
 _counter = itertools.count()
 
 # No test speaks TLS. Without this, every HTTP client here and in the children reads all authorities of the machine: 30 ms each.
@@ -66,7 +66,7 @@ def template(server: servers.Server) -> str:
         connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     with psycopg.connect(with_database(server.dsn, name), autocommit=True) as connection:
         migrate.up(connection)
-        make_login(connection, "test_gateway", _PASSWORD, "budget_gateway", "budget_reconciler")
+        make_login(connection, "test_gateway", LOGINS["test_gateway"], "budget_gateway", "budget_reconciler")
         seed_simulator(connection)
     return name
 
@@ -98,21 +98,31 @@ def make_database(server: servers.Server, template: str) -> Iterator[Callable[[]
         yield make
 
 
-def _world(server: servers.Server, name: str) -> World:
-    return World(with_database(server.dsn, name), with_database(server.dsn, name, "test_gateway", _PASSWORD))
+@pytest.fixture(scope="session")
+def gateways_dsn(server: servers.Server) -> Iterator[str]:
+    """Where gateways connect: the server itself, or with PGBUDGET_TEST_POOLER a PgBouncer in transaction mode before it."""
+    if not os.environ.get("PGBUDGET_TEST_POOLER"):
+        yield server.dsn
+        return
+    with Pooler(server.dsn, LOGINS) as pooler:
+        yield pooler.dsn(server.dsn)
+
+
+def _world(server: servers.Server, gateways_dsn: str, name: str) -> World:
+    return World(with_database(server.dsn, name), with_database(gateways_dsn, name, "test_gateway", LOGINS["test_gateway"]))
 
 
 @pytest.fixture
-def world(server: servers.Server, make_database: Callable[[], str]) -> Iterator[World]:
+def world(server: servers.Server, gateways_dsn: str, make_database: Callable[[], str]) -> Iterator[World]:
     """A fresh, seeded database."""
-    with _world(server, make_database()) as fresh:
+    with _world(server, gateways_dsn, make_database()) as fresh:
         yield fresh
 
 
 @pytest.fixture(scope="session")
-def shared_world(server: servers.Server, template: str) -> Iterator[World]:
+def shared_world(server: servers.Server, gateways_dsn: str, template: str) -> Iterator[World]:
     """A database for tests that look only at what they made in it, with models for embeddings beside the others."""
-    with _databases(server, template) as make, _world(server, make()) as shared:
+    with _databases(server, template) as make, _world(server, gateways_dsn, make()) as shared:
         shared.execute("""
           select budget.set_model('simulator', m, 400000, 0), budget.set_route(null, m, 'simulator', 'simulator'),
             budget.review_price(

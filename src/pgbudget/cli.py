@@ -261,6 +261,8 @@ def _end_with_stdin() -> None:
 
 def _log_to_stdout() -> None:
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s %(message)s")
+    # Three lines for every statement.
+    logging.getLogger("psycopg.pool").setLevel(logging.WARNING)
 
 
 def main() -> None:

@@ -26,6 +26,9 @@ from pgbudget.waiting import Waiting, waits
 
 log = logging.getLogger("pgbudget.data_plane")
 
+#: How long a refusal waits for what has ended to be booked.
+_BOOKED_SECONDS = 1.0
+
 
 class DataPlane:
     """What all calls of a process share."""
@@ -50,6 +53,8 @@ class DataPlane:
         """
         told = self.waiting.behind(request)
         result = told or await self._ask(request)
+        if told is None and await self._freed(result):
+            result = await self._ask(request)
         if waits(result) and not self.waiting.full:
             result = await self._wait(request, result, told is None, receive)
         if result.status == "granted":
@@ -81,6 +86,13 @@ class DataPlane:
             if isinstance(error, psycopg.OperationalError) and was_lost(error):
                 self._give_back(request)
             raise as_client_error(error) from error
+
+    async def _freed(self, refusal: ReserveResult) -> bool:
+        """Whether the budget that was in the way has got room by calls that had ended before, and only now are booked."""
+        budget_id = refusal.budget_id
+        if refusal.code != "budget_busy" or budget_id is None:
+            return False
+        return await self.settlements.booked(lambda held: self.waiting.holds(held, budget_id), _BOOKED_SECONDS)
 
     async def _wait(self, request: dict[str, Any], refusal: ReserveResult, asked: bool, receive: Receive) -> ReserveResult:
         log.info("a request waits for room (%s)", refusal.scope_kind)

@@ -88,7 +88,11 @@ async def _check_alive(connection: psycopg.AsyncConnection[DictRow]) -> None:
 
 
 class Database:
-    """A pool, used one statement a transaction, so that PgBouncer in transaction mode may stand between."""
+    """A pool, used one statement a transaction, so that PgBouncer in transaction mode may stand between.
+
+    A statement that was begun is never cancelled, only left: it is over soon, and PgBouncer 1.18, which Debian 12 has, may end
+    with all its connections when it is asked to cancel one by a client that then leaves.
+    """
 
     def __init__(self, dsn: str, *, pool_size: int = 4, timeout: float = 5) -> None:
         self._pool: Pool = AsyncConnectionPool(
@@ -102,17 +106,26 @@ class Database:
             check=_check_alive,
             kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row, "connect_timeout": 5},
         )
+        self._running: set[asyncio.Task[list[DictRow]]] = set()
 
     async def open(self) -> None:
         """Start connecting; a database that is away is waited for in the background."""
         await self._pool.open(wait=False)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, when what runs on them has ended; it is given a moment."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=2)
         await self._pool.close(timeout=2)
 
     async def fetch(self, query: str, *parameters: object) -> list[DictRow]:
-        """Run one statement; raises :class:`psycopg.Error` or :class:`PoolTimeout`."""
+        """Run one statement; raises :class:`psycopg.Error` or :class:`PoolTimeout`. Who is cancelled leaves it running."""
+        statement = asyncio.create_task(self._fetch(query, parameters))
+        self._running.add(statement)
+        statement.add_done_callback(self._running.discard)
+        return await asyncio.shield(statement)
+
+    async def _fetch(self, query: str, parameters: Sequence[object]) -> list[DictRow]:
         async with self._pool.connection() as connection:
             cursor = await connection.execute(query.encode(), parameters)
             return await cursor.fetchall()

@@ -1,12 +1,15 @@
 """Settlements on their way to the database: none is lost, whatever happens to the request that made it.
 
 A report is queued without waiting, so no cancellation can come between the end of a call and its settlement. The worker
-books them in batches and tries until they are booked; until then the hold stands, so nothing is ever uncounted.
+books them in batches and tries until they are booked; until then the hold stands, so nothing is ever uncounted. No answer
+waits for its settlement, so there is a short pause between two batches: fewer and larger ones leave the locks and the
+processors to the calls that begin. Who is refused because of a hold that only waits to be booked ends the pause.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import deque
@@ -21,6 +24,7 @@ log = logging.getLogger("pgbudget.settlements")
 
 _MAX_BATCH = 100
 _MAX_WAIT = 2.0
+_PAUSE_SECONDS = 0.02
 
 Report = dict[str, Any]
 
@@ -33,6 +37,7 @@ class Settlements:
         self._booked = booked
         self._queue: deque[tuple[Report, asyncio.Future[SettleResult]]] = deque()
         self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._worker: asyncio.Task[None] | None = None
@@ -49,8 +54,20 @@ class Settlements:
         self._wake.set()
         return future
 
+    async def booked(self, concerns: Callable[[str], bool], seconds: float) -> bool:
+        """Wait until the queued reports of reservations that this concerns are booked, for so long at most.
+
+        Returns whether there were any.
+        """
+        waiting = [future for report, future in self._queue if concerns(report["reservation_id"])]
+        if waiting:
+            self._hurry.set()
+            await asyncio.wait(waiting, timeout=seconds)
+        return bool(waiting)
+
     async def stop(self, seconds: float) -> None:
         """Book what is queued, for so long at most. What is not booked then goes stale and is charged in full."""
+        self._hurry.set()
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
@@ -79,7 +96,15 @@ class Settlements:
                     wait = min(wait * 2, _MAX_WAIT)
                 else:
                     wait, size = 0.1, min(size * 2, _MAX_BATCH)
+                    if not self._queue:
+                        self._idle.set()
+                    await self._pause()
             self._idle.set()
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), _PAUSE_SECONDS)
+        self._hurry.clear()
 
     async def _one_by_one(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:
         for report, future in batch:

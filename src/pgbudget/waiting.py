@@ -54,6 +54,10 @@ class Waiting:
         """A call holds something of these budgets."""
         self._budgets[reservation_id] = tuple(budget_ids)
 
+    def holds(self, reservation_id: str, budget_id: int) -> bool:
+        """Whether a call of this process holds something of this budget."""
+        return budget_id in self._budgets.get(reservation_id, ())
+
     def ended(self, reservation_id: str) -> None:
         """It is booked: what it held and did not use is room."""
         for budget_id in self._budgets.pop(reservation_id, ()):

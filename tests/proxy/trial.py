@@ -16,7 +16,7 @@ from pgbudget.devstack import make_login
 from tests.proxy.calls import budget, settled
 from tests.proxy.routes import Body, Route
 from tests.support.processes import Gateway, Simulator, wait_until
-from tests.support.world import World, with_database
+from tests.support.world import LOGINS, World, with_database
 
 
 class Gateways:
@@ -53,7 +53,7 @@ class Gateways:
         """Another one with these settings, of the test's own."""
         dsn = self.world.gateway_dsn
         if name == "away":
-            database, password = dsn.rpartition("/")[2], "of-the-other-gateway"
+            database, password = dsn.rpartition("/")[2], LOGINS[self.AWAY]
             with psycopg.connect(self.world.dsn, autocommit=True) as connection:
                 make_login(connection, self.AWAY, password, "budget_gateway", "budget_reconciler")
             dsn = with_database(dsn, database, self.AWAY, password)

@@ -1,10 +1,13 @@
-"""The gateway's pool: a connection that ended while it was idle is never given out."""
+"""The gateway's pool: a connection that ended while it was idle is never given out, and no statement is cancelled."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pgbudget.db import Database
+from tests.support.processes import wait_until
 from tests.support.world import World
 
 TERMINATE = """
@@ -27,3 +30,23 @@ def test_connections_that_ended_while_idle_are_not_given_out(world: World) -> No
             await database.close()
 
     asyncio.run(use())
+
+
+def test_who_is_cancelled_leaves_its_statement_running(world: World) -> None:
+    running = "select count(*) from pg_stat_activity where state = 'active' and query = 'select pg_sleep(1)' and datname = %s"
+    name = world.value("select current_database()")
+
+    async def leave() -> None:
+        database = Database(world.gateway_dsn)
+        await database.open()
+        asked = asyncio.create_task(database.fetch("select pg_sleep(1)"))
+        await asyncio.to_thread(wait_until, lambda: world.value(running, name) == 1)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert world.value(running, name) == 1
+        # It is waited for, at the end.
+        await database.close()
+        assert world.value(running, name) == 0
+
+    asyncio.run(leave())

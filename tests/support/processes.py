@@ -117,7 +117,12 @@ class Process:
         return self._child.exitcode
 
     def __enter__(self) -> Self:
-        self.wait_ready()
+        try:
+            self.wait_ready()
+        except BaseException:
+            # Else it would be left running.
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

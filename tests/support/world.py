@@ -14,6 +14,8 @@ from psycopg.rows import dict_row
 
 Row = dict[str, Any]
 
+#: Logins of gateways, and their passwords.
+LOGINS = {"test_gateway": "gateway-password-for-tests", "test_gateway_away": "of-the-other-gateway"}
 #: nano-USD a micro-dollar: the unit of the handed cases.
 MICRO = 1000
 
