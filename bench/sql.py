@@ -34,7 +34,7 @@ WAYS: dict[str, Callable[[ways.Place], AbstractAsyncContextManager[ways.Pair]]] 
     "redis, fsync always": ways.redis_durable,
     "redis, not kept": ways.redis_volatile,
 }
-#: What issue and README promise of "coalesced", on the shared chain with this many callers: at least so many times the other's.
+#: What README says of "coalesced", on the shared chain with this many callers: at least so many times the other's.
 CALLERS_OF_RATIOS = 32
 #: Reserves in a row of the comparison of refusals.
 CALLS = 100

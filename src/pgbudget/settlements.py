@@ -24,7 +24,7 @@ log = logging.getLogger("pgbudget.settlements")
 
 _MAX_BATCH = 100
 _MAX_WAIT = 2.0
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.01
 
 Report = dict[str, Any]
 
