@@ -11,6 +11,8 @@ declare
   v_charged_ids bigint[];
   v_added bigint[];
   v_narrowed boolean;
+  v_rated boolean;
+  v_first_scope_ids bigint[];
   v_now_ms constant bigint := extract(epoch from p_now) * 1000;
 begin
   if cardinality(v_ids) = 0 then
@@ -18,25 +20,29 @@ begin
   end if;
 
   with leg as (
-    select c.item, c.amount_nano_usd, r.reservation_id, r.reserved_nano_usd, r.held_period_ids,
+    select c.amount_nano_usd, r.reserved_nano_usd, cardinality(r.held_period_ids) as held_periods,
       r.held_period_ids || r.counted_period_ids as period_ids, r.price_ids[r.attempt] as price_id,
-      (extract(epoch from r.reserved_at) * 1000)::bigint as since_ms
+      (extract(epoch from r.reserved_at) * 1000)::bigint as since_ms,
+      r.rate_scope_ids <> '{}' as rated, r.scope_ids[1] as first_scope_id
     from unnest(p_closures) c
     -- By its id, however small the table was when this was planned.
     cross join lateral (select * from budget_internal.reservations r where r.reservation_id = c.reservation_id offset 0) r
-  ), moved as (
+  ), counted as (
+    -- A period gives back the hold only where one was taken.
     select
-      -- A period gives back the hold only where one was taken. One that is narrowed to models is charged only for them.
-      i.period_id,
-      coalesce(sum(l.amount_nano_usd::numeric) filter (
-        where b.models is null or m.model = any (b.models)
-      ), 0) as spent,
-      coalesce(sum(l.reserved_nano_usd::numeric) filter (where i.place <= cardinality(l.held_period_ids)), 0) as held,
-      count(*) filter (where i.place <= cardinality(l.held_period_ids)) as holds,
-      bool_or(b.models is not null) as narrowed,
-      coalesce(sum(l.since_ms) filter (where i.place <= cardinality(l.held_period_ids)), 0) as since_ms
+      i.period_id, l.price_id, sum(l.amount_nano_usd::numeric) as amount,
+      coalesce(sum(l.reserved_nano_usd::numeric) filter (where i.place <= l.held_periods), 0) as held,
+      count(*) filter (where i.place <= l.held_periods) as holds,
+      coalesce(sum(l.since_ms) filter (where i.place <= l.held_periods), 0) as since_ms
     from leg l
     cross join lateral unnest(l.period_ids) with ordinality i (period_id, place)
+    group by i.period_id, l.price_id
+  ), moved as (
+    -- One that is narrowed to models is charged only for them.
+    select
+      i.period_id, coalesce(sum(i.amount) filter (where b.models is null or m.model = any (b.models)), 0) as spent,
+      sum(i.held) as held, sum(i.holds) as holds, sum(i.since_ms) as since_ms, bool_or(b.models is not null) as narrowed
+    from counted i
     left join lateral (
       select b.models
       from budget_internal.periods p
@@ -44,7 +50,7 @@ begin
       where p.period_id = i.period_id
       offset 0
     ) b on true
-    left join budget_internal.prices m on b.models is not null and m.price_id = l.price_id
+    left join budget_internal.prices m on b.models is not null and m.price_id = i.price_id
     group by i.period_id
   ), changed as (
     update budget_internal.periods p
@@ -61,18 +67,21 @@ begin
   )
   select
     (select count(*) from moved), (select bool_or(m.narrowed) from moved m), count(*),
-    array_agg(c.period_id) filter (where c.added > 0), array_agg(c.added) filter (where c.added > 0)
-  into v_expected, v_narrowed, v_changed, v_charged_ids, v_added
+    array_agg(c.period_id) filter (where c.added > 0), array_agg(c.added) filter (where c.added > 0),
+    (select bool_or(l.rated) from leg l), (select array_agg(distinct l.first_scope_id) from leg l)
+  into v_expected, v_narrowed, v_changed, v_charged_ids, v_added, v_rated, v_first_scope_ids
   from changed c;
   if v_changed <> v_expected then
     perform budget_internal.fail('LB902', 'a period of a reservation is missing', '');
   end if;
-  perform budget_internal.shrink_carves(array(
-    -- A run comes first in its chain.
-    select distinct r.scope_ids[1] from budget_internal.reservations r where r.reservation_id = any (v_ids)
-  ));
+  -- A run comes first in its chain.
+  if exists (select 1 from budget_internal.runs r where r.run_id = any (v_first_scope_ids) and r.parent_run_id is not null) then
+    perform budget_internal.shrink_carves(v_first_scope_ids);
+  end if;
   perform budget_internal.count_units(p_closures);
-  perform budget_internal.correct_rates(p_closures);
+  if v_rated then
+    perform budget_internal.correct_rates(p_closures);
+  end if;
   perform budget_internal.record_crossings(v_charged_ids, v_added, p_now);
 
   return query
