@@ -72,7 +72,9 @@ async def coalesced(place: Place) -> AsyncIterator[Pair]:
     async def pair(caller: int) -> None:
         grant = await reserve(request(place.keys[place.chains[caller]]))
         assert grant.status == "granted", grant
-        settled = await settlements.add(report(grant.reservation_id))
+        booking = settlements.add(report(grant.reservation_id))
+        settlements.hurry()
+        settled = await booking
         assert settled.charged_nano_usd == COST, settled
 
     try:

@@ -71,6 +71,7 @@ class Reservation:
     async def cost(self) -> str:
         """What was charged once it has :attr:`ended`, in USD; ``pending`` where that is not known soon."""
         assert self._report is not None
+        self._plane.settlements.hurry()
         try:
             result = await asyncio.wait_for(asyncio.shield(self._report), _COST_SECONDS)
         except TimeoutError:

@@ -1,9 +1,9 @@
 """Settlements on their way to the database: none is lost, whatever happens to the request that made it.
 
 A report is queued without waiting, so no cancellation can come between the end of a call and its settlement. The worker
-books them in batches and tries until they are booked; until then the hold stands, so nothing is ever uncounted. No answer
-waits for its settlement, so there is a short pause between two batches: fewer and larger ones leave the locks and the
-processors to the calls that begin. Who is refused because of a hold that only waits to be booked ends the pause.
+books them in batches and tries until they are booked; until then the hold stands, so nothing is ever uncounted. Few wait for
+a settlement, so reports gather for a moment first: fewer and larger batches leave the locks and the processors to the calls that
+begin. Who does wait, or is refused because of a hold that is only not booked yet, ends the moment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ log = logging.getLogger("pgbudget.settlements")
 
 _MAX_BATCH = 100
 _MAX_WAIT = 2.0
-_PAUSE_SECONDS = 0.01
+#: About as long as a batch of reserves takes.
+_GATHER_SECONDS = 0.01
 
 Report = dict[str, Any]
 
@@ -54,6 +55,10 @@ class Settlements:
         self._wake.set()
         return future
 
+    def hurry(self) -> None:
+        """Somebody waits for what is queued."""
+        self._hurry.set()
+
     async def booked(self, concerns: Callable[[str], bool], seconds: float) -> bool:
         """Wait until the queued reports of reservations that this concerns are booked, for so long at most.
 
@@ -61,13 +66,13 @@ class Settlements:
         """
         waiting = [future for report, future in self._queue if concerns(report["reservation_id"])]
         if waiting:
-            self._hurry.set()
+            self.hurry()
             await asyncio.wait(waiting, timeout=seconds)
         return bool(waiting)
 
     async def stop(self, seconds: float) -> None:
         """Book what is queued, for so long at most. What is not booked then goes stale and is charged in full."""
-        self._hurry.set()
+        self.hurry()
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
@@ -81,6 +86,7 @@ class Settlements:
             await self._wake.wait()
             self._wake.clear()
             while self._queue:
+                await self._gather()
                 batch = [self._queue[i] for i in range(min(size, len(self._queue)))]
                 try:
                     await self._book(batch)
@@ -96,14 +102,12 @@ class Settlements:
                     wait = min(wait * 2, _MAX_WAIT)
                 else:
                     wait, size = 0.1, min(size * 2, _MAX_BATCH)
-                    if not self._queue:
-                        self._idle.set()
-                    await self._pause()
             self._idle.set()
 
-    async def _pause(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), _PAUSE_SECONDS)
+    async def _gather(self) -> None:
+        if len(self._queue) < _MAX_BATCH:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), _GATHER_SECONDS)
         self._hurry.clear()
 
     async def _one_by_one(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:

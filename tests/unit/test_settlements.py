@@ -12,7 +12,9 @@ from pgbudget import settlements
 from pgbudget.config import Config
 from pgbudget.data_plane import DataPlane
 from pgbudget.db import _RESERVE_COLUMNS, Database, ReserveResult, SettleResult
+from pgbudget.endings import Ending
 from pgbudget.errors import Refused
+from pgbudget.reservation import Reservation
 from pgbudget.settlements import Settlements
 from pgbudget.upstream import Upstream
 
@@ -46,29 +48,28 @@ class Books:
 
 @pytest.fixture
 def books(monkeypatch: pytest.MonkeyPatch) -> Books:
-    """With a pause that no test sits out."""
-    monkeypatch.setattr(settlements, "_PAUSE_SECONDS", 1000)
+    """With a moment that no test sits out."""
+    monkeypatch.setattr(settlements, "_GATHER_SECONDS", 1000)
     return Books()
 
 
 async def _begun(books: Books) -> Settlements:
-    """A worker that has booked ``first`` and pauses, with two more queued."""
+    """A worker that lets reports gather, with two queued."""
     queue = Settlements(cast(Database, books), lambda _: None)
     queue.start()
-    await queue.add({"reservation_id": "first"})
-    for name in ("second", "third"):
+    for name in ("first", "second"):
         queue.add({"reservation_id": name})
     for _ in range(5):
         await asyncio.sleep(0)
-    assert books.batches == [["first"]]
+    assert books.batches == []
     return queue
 
 
-def test_who_needs_one_booked_ends_the_pause_for_all(books: Books) -> None:
+def test_who_needs_one_booked_has_all_booked(books: Books) -> None:
     async def run() -> None:
         queue = await _begun(books)
-        assert await queue.booked(lambda name: name == "third", 1000)
-        assert books.batches == [["first"], ["second", "third"]]
+        assert await queue.booked(lambda name: name == "second", 1000)
+        assert books.batches == [["first", "second"]]
         await queue.stop(1000)
 
     asyncio.run(run())
@@ -77,18 +78,18 @@ def test_who_needs_one_booked_ends_the_pause_for_all(books: Books) -> None:
 def test_what_concerns_nobody_is_not_waited_for(books: Books) -> None:
     async def run() -> None:
         queue = await _begun(books)
-        assert not await queue.booked(lambda name: name == "first", 1000)
-        assert books.batches == [["first"]]
+        assert not await queue.booked(lambda name: name == "other", 1000)
+        assert books.batches == []
         await queue.stop(1000)
 
     asyncio.run(run())
 
 
-def test_who_stops_does_not_sit_out_the_pause(books: Books) -> None:
+def test_who_stops_does_not_wait_for_more(books: Books) -> None:
     async def run() -> None:
         queue = await _begun(books)
         await queue.stop(1000)
-        assert books.batches == [["first"], ["second", "third"]]
+        assert books.batches == [["first", "second"]]
 
     asyncio.run(run())
 
@@ -103,8 +104,6 @@ def test_what_has_ended_is_in_nobodys_way(books: Books) -> None:
         database = cast(Database, books)
         plane = DataPlane(Config(""), database, database, cast(Upstream, None))
         plane.settlements.start()
-        # Not the first batch, so that the next one waits.
-        await plane.settlements.add({"reservation_id": "first"})
 
         def request(name: str) -> dict[str, Any]:
             return {"key": "k", "model": "m", "request_id": name, "options": {}}
@@ -116,6 +115,20 @@ def test_what_has_ended_is_in_nobodys_way(books: Books) -> None:
         plane.settlements.add({"reservation_id": "a"})
         granted = await plane.reserve(request("c"), _nothing)
         assert granted.reservation_id == "c"
+        await plane.settlements.stop(1000)
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_a_cost_is_not_kept_waiting_for_more(books: Books) -> None:
+    async def run() -> None:
+        database = cast(Database, books)
+        plane = DataPlane(Config(""), database, database, cast(Upstream, None))
+        plane.settlements.start()
+        grant = ReserveResult(**dict.fromkeys(_RESERVE_COLUMNS) | {"reservation_id": "a"})
+        reservation = Reservation(plane, grant, 1)
+        reservation.end(Ending("finished", {}))
+        assert await reservation.cost() == "0.000000001"
         await plane.settlements.stop(1000)
 
     asyncio.run(run())
