@@ -9,8 +9,9 @@ SDKS := tests/clients/node_modules/.package-lock.json
 BENCH_STAMP := $(VENV)/.installed-bench
 LITELLM := $(VENV)/litellm/bin/litellm
 PORT ?= 8080
-# Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process.
-WORKERS := -n 2 --dist worksteal
+# Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process. One more than two cores
+# have: some of them wait.
+WORKERS := -n 3 --dist worksteal
 
 .PHONY: up help test test-18 test-pooled lint fmt lock docs venv clean debian redis bench-sql bench-http bench-growth
 

@@ -2,8 +2,8 @@
 
 A report is queued without waiting, so no cancellation can come between the end of a call and its settlement. The worker
 books them in batches and tries until they are booked; until then the hold stands, so nothing is ever uncounted. Few wait for
-a settlement, so reports gather for a moment first: fewer and larger batches leave the locks and the processors to the calls that
-begin. Who does wait, or is refused because of a hold that is only not booked yet, ends the moment.
+a settlement, so reports gather for a moment first: fewer and larger batches leave the locks and the processors to the calls
+that begin. Who does wait, or is refused because of a hold that is only not booked yet, ends the moment.
 """
 
 from __future__ import annotations

