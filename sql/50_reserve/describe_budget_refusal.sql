@@ -46,10 +46,11 @@ begin
       p_result.retry_after_seconds := null;
     end if;
     p_result.message := format(
-      '%s, but %s has $%s left: $%s of $%s is spent; %s, or lower max_tokens',
+      '%s, but %s has $%s left: $%s of $%s is spent; %s%s',
       v_cost, v_name, budget.usd(greatest(0, v_limit - v_spent)), budget.usd(v_spent), budget.usd(v_limit),
       coalesce('it resets at ' || to_char(p_result.resets_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-        'it never resets, ask for a higher limit')
+        'it never resets, ask for a higher limit'),
+      case when v_limit > v_spent then ', or make the request smaller' end
     );
   elsif p_rooms.closed[p_place] then
     p_result.retry_after_seconds := 1;
