@@ -35,7 +35,7 @@ begin
   ) and not exists (
     select 1
     from (
-      select r.scope_id, count(*) as requests, sum(a.input_tokens + a.output_tokens * a.choices) as tokens
+      select r.scope_id, count(*) as requests, sum(a.input_tokens + a.output_tokens::numeric * a.choices) as tokens
       from unnest(p_admissions) a
       cross join lateral unnest(a.rate_scope_ids) r (scope_id)
       where a.rung_place = 0

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pgbudget.wire import skim
 from pgbudget.wire.chat import Chat
+from pgbudget.wire.completions import Completions
 from pgbudget.wire.dialect import Dialect, Meter, ModelRequest, text_bytes
 from pgbudget.wire.embeddings import Embeddings
 from pgbudget.wire.messages import Messages
@@ -226,6 +227,18 @@ def _vectors() -> bytes:
     numbers = ",".join(str(random.uniform(-1, 1)) for _ in range(3_000))
     data = ",".join(f'{{"object":"embedding","index":{index},"embedding":[{numbers}]}}' for index in range(400))
     return f'{{"object":"list","data":[{data}],"usage":{{"prompt_tokens":5,"total_tokens":5}}}}'.encode()
+
+
+@pytest.mark.parametrize("said", ["999999999999999", "0"])
+def test_no_text_can_pass_for_one_that_was_cut_out(said: str) -> None:
+    text = f"\ufffe\uffff{said}"
+    assert text_bytes(text) == len(text.encode())
+    # As a prompt that is repeated it would be taken for the whole output.
+    request = Completions().read({"model": "m", "prompt": text, "max_tokens": 9, "echo": True, "stream": True})
+    meter = Completions().meter(request, provider("simulator"))
+    for _ in range(9):
+        meter.stream(events({"choices": [{"index": 0, "text": "a word"}]}, named=False))
+    assert meter.output_bytes == 9 * len("a word") - len(text.encode())
 
 
 def test_a_large_answer_keeps_no_other_stream_waiting() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from typing import Final
 
 #: Events and bodies up to this size are read as they are.
@@ -21,8 +22,8 @@ _PIECE: Final = 64 << 10
 
 # A piece may end in a string, or within an escape of one.
 _BULK: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)|[-+.0-9eE,\s]{64,}+', re.DOTALL)
-#: A string that stands for a longer one begins with this, and its size follows: two characters that no text may have.
-_MARK: Final = "\ufffe\uffff"
+#: A string that stands for a longer one begins with this, and its size follows. Nobody who writes a text knows it.
+_MARK: Final = f"\ufffe\uffff{secrets.token_hex(8)}:"
 
 
 class Skim:
