@@ -34,8 +34,9 @@ auth_file = {folder}/users
 pool_mode = transaction
 default_pool_size = {size}
 max_client_conn = 1000
-# Who was refused by the server is not kept waiting for long.
+# Who waits for a server that is away is told soon, and may come again.
 server_login_retry = 0.1
+query_wait_timeout = 2
 """
 
 
