@@ -125,7 +125,8 @@ def test_who_waits_for_a_cost_is_not_kept_waiting_for_more(books: Books) -> None
         database = cast(Database, books)
         plane = DataPlane(Config(""), database, database, cast(Upstream, None))
         plane.settlements.start()
-        grant = ReserveResult(**dict.fromkeys(_RESERVE_COLUMNS) | {"reservation_id": "a"})
+        result: dict[str, Any] = dict.fromkeys(_RESERVE_COLUMNS)
+        grant = ReserveResult(**result | {"reservation_id": "a"})
         reservation = Reservation(plane, grant, 1)
         reservation.end(Ending("finished", {}))
         assert await reservation.cost() == "0.000000001"
