@@ -37,7 +37,7 @@ class Books:
         return [ReserveResult(**result | {"status": "granted", "reservation_id": self.held, "budget_ids": [BUDGET]})]
 
     async def extend_batch(self, _: Sequence[dict[str, Any]]) -> list[ReserveResult]:
-        raise NotImplementedError
+        raise AssertionError("no hold grows here")
 
     async def settle_batch(self, reports: Sequence[dict[str, Any]]) -> list[SettleResult]:
         self.batches.append([report["reservation_id"] for report in reports])
