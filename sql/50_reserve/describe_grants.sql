@@ -7,15 +7,10 @@ language sql stable
 as $$
   with warned as materialized (
     -- Names are read only where there is something to say. A limit of 0 is reached by the first that is spent.
-    select w.slot, u.used, format(
-      '%s %s/%s: %s of %s USD used', s.kind, s.name, b.name, coalesce(floor(u.used * 100) || '%', 'all'), budget.usd(w.limit_nano_usd)
-    ) as warning
+    select w.slot, u.used, budget_internal.usage_warning(w.period_id, w.limit_nano_usd, u.used) as warning
     from unnest(p_rooms.period_ids, p_rooms.spent, p_rooms.limits, p_rooms.warn_percents) with ordinality
       w (period_id, spent, limit_nano_usd, warn_percent, slot)
     cross join lateral (select w.spent::numeric / nullif(w.limit_nano_usd, 0) as used) u
-    join budget_internal.periods p on p.period_id = w.period_id
-    join budget_internal.budgets b on b.budget_id = p.budget_id
-    join budget_internal.scopes s on s.scope_id = b.scope_id
     where w.spent > 0 and w.spent * 100::numeric >= w.limit_nano_usd::numeric * w.warn_percent
   ), strict as materialized (
     select array_agg(e.slot::integer) as slots
@@ -27,7 +22,8 @@ as $$
     case when g.slots && t.slots then coalesce(g.cost_nano_usd, 0) else 0 end,
     g.output_tokens, g.rung, g.routes, null::text, null::text, null::text, null::bigint, null::bigint, null::bigint, null::bigint,
     null::timestamptz, g.cost_nano_usd, null::integer, null::text, g.rung_changes, g.cap_output_tokens,
-    (select w.warning from warned w where w.slot = any (g.slots) order by w.used desc nulls first limit 1),
+    case when exists (select from warned)
+      then (select w.warning from warned w where w.slot = any (g.slots) order by w.used desc nulls first limit 1) end,
     null::bigint, g.budget_ids
   from unnest(p_granted) g
   cross join strict t

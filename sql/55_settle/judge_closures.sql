@@ -48,20 +48,17 @@ as $$
       from row_found f
     ) f
     cross join lateral budget_internal.price_usages(f.price_ids, f.variants, f.usages, f.ats) v
-  ), seen as materialized (
-    select f.reservation_id, v.*
-    from row_found f
-    cross join lateral budget_internal.price_usages(
-      array[f.price_id], array[f.variant], array[f.usage_seen], array[f.reserved_at]
-    ) v
-    where f.usage_seen is not null
   ), priced as (
     select f.*, v.defect as usage_defect, s.defect as seen_defect,
       case when f.states_cost then ceil(f.provider_cost_usd * 1000000000) when v.defect is null then v.cost_nano_usd end as cost,
-      case when s.defect is null then s.cost_nano_usd end as seen_cost
+      case when f.usage_seen is not null and s.defect is null
+        then budget_internal.price_usage(f.price_id, f.variant, f.usage_seen, f.reserved_at) end as seen_cost
     from row_found f
     join valued v on v.place = f.place
-    left join seen s on s.reservation_id = f.reservation_id
+    -- Of few calls a part was seen: these are priced one by one.
+    cross join lateral (
+      select case when f.usage_seen is not null then budget_internal.usage_defect(f.usage_seen) end as defect offset 0
+    ) s
   ), judged as (
     select p.*,
       case
@@ -84,25 +81,10 @@ as $$
         else 0
       end as hold
     from judged j
-  ), checked as (
-    -- In order, as the rows will be booked: a hold larger than what its period still holds cannot be one that it made.
-    select c.reservation_id, bool_or(w.held_nano_usd is null) as lost, bool_or(w.reserved > w.held_nano_usd or w.booked > w.held_nano_usd) as too_much
-    from classed c
-    cross join lateral unnest(c.held_period_ids || c.counted_period_ids) with ordinality h (period_id, place)
-    left join (
-      select x.reservation_id, x.period_id, x.reserved, p.held_nano_usd,
-        -- One impossible row must not make those after it look so.
-        sum(x.reserved) filter (where x.reserved between 0 and p.held_nano_usd)
-          over (partition by x.period_id order by x.item) as booked
-      from (
-        select c2.item, c2.reservation_id, i.period_id,
-          case when i.place <= cardinality(c2.held_period_ids) then c2.reserved_nano_usd::numeric else 0 end as reserved
-        from classed c2
-        cross join lateral unnest(c2.held_period_ids || c2.counted_period_ids) with ordinality i (period_id, place)
-      ) x
-      cross join lateral (select p.held_nano_usd from budget_internal.periods p where p.period_id = x.period_id offset 0) p
-    ) w on w.reservation_id = c.reservation_id and w.period_id = h.period_id
-    group by c.reservation_id
+  ), doubted as materialized (
+    select d.missing, d.impossible
+    from (select array_agg(f.reservation_id order by f.item) as ids from row_found f) f
+    cross join lateral budget_internal.doubtful_holds(f.ids) d
   )
   select
     c.item, c.reservation_id, c.org_id, c.kind,
@@ -137,8 +119,8 @@ as $$
     ], null),
     c.note,
     case
-      when c.reserved_nano_usd < 0 or k.too_much then 'impossible_amount'
-      when k.lost then 'missing_period'
+      when c.reserved_nano_usd < 0 or c.reservation_id = any (k.impossible) then 'impossible_amount'
+      when c.reservation_id = any (k.missing) then 'missing_period'
       -- What never had a price held nothing; what held had one.
       when (c.price_id is not null or c.held_period_ids <> '{}')
         and not exists (select 1 from budget_internal.prices p where p.price_id = c.price_id offset 0) then 'missing_price'
@@ -146,7 +128,7 @@ as $$
     end,
     c.variant
   from classed c
-  left join checked k on k.reservation_id = c.reservation_id
+  cross join doubted k
   order by c.item
 $$;
 revoke all on function budget_internal.judge_closures(jsonb, timestamptz) from public;

@@ -26,21 +26,23 @@ begin
     from jsonb_array_elements(p_settlements) with ordinality s
     order by s.ordinality
   );
-  select coalesce(array_agg(s.ordinality::integer order by s.ordinality), '{}'), coalesce(jsonb_agg(s.value order by s.ordinality), '[]')
-  into v_items, v_reports
-  from jsonb_array_elements(p_settlements) with ordinality s
-  where v_defects[s.ordinality] is null;
+  v_reports := p_settlements;
+  if array_remove(v_defects, null) <> '{}' then
+    select array_agg(s.ordinality::integer order by s.ordinality), coalesce(jsonb_agg(s.value order by s.ordinality), '[]')
+    into v_items, v_reports
+    from jsonb_array_elements(p_settlements) with ordinality s
+    where v_defects[s.ordinality] is null;
+  end if;
 
   return query
   select r.* from (
-    select v_items[c.item] as item, c.status, c.code, c.message, c.reservation_id, c.charged_nano_usd, c.reserved_nano_usd,
-      c.overrun, c.source, c.flags
+    select coalesce(v_items[c.item], c.item) as item, c.status, c.code, c.message, c.reservation_id, c.charged_nano_usd,
+      c.reserved_nano_usd, c.overrun, c.source, c.flags
     from budget_internal.close_reservations(v_reports) c
     union all
-    select s.ordinality::integer, 'rejected', 'invalid_request', v_defects[s.ordinality], null, null, null,
-      false, null, '{}'
-    from jsonb_array_elements(p_settlements) with ordinality s
-    where v_defects[s.ordinality] is not null
+    select d.item::integer, 'rejected', 'invalid_request', d.defect, null, null, null, false, null, '{}'
+    from unnest(v_defects) with ordinality d (defect, item)
+    where d.defect is not null
   ) r
   order by r.item;
 end
