@@ -10,7 +10,20 @@ declare
     select max(a.idempotency_days) from unnest(p_admissions) a where a.key_id is not null and a.request_id is not null
   ));
 begin
-  if v_since is null then
+  -- As a rule there are none: whether is asked first. A list of two lookups by key, each for itself, whatever the planner
+  -- believes of these tables.
+  if v_since is null or not exists (
+    select 1
+    from unnest(p_admissions) a
+    cross join lateral (
+      select from budget_internal.reservations r where r.key_id = a.key_id and r.request_id = a.request_id
+      union all
+      select from budget_internal.ledger_entries l
+      where l.key_id = a.key_id and l.request_id = a.request_id and l.booked_at > v_since and l.booked_at < p_now + interval '1 month'
+      offset 0
+    ) e
+    where a.request_id is not null
+  ) then
     return jsonb '{}';
   end if;
   return (

@@ -14,7 +14,7 @@ begin
   ) then
     return false;
   end if;
-  return not exists (
+  if exists (
     select 1
     from (
       select s.slot, count(*) as grants, case when count(*) = count(a.cost_nano_usd) then sum(a.cost_nano_usd) end as cost
@@ -32,7 +32,13 @@ begin
       when 'check' then r.spent >= r.limit_nano_usd
       else false
     end
-  ) and not exists (
+  ) then
+    return false;
+  end if;
+  if cardinality(p_rates.scope_ids) = 0 then
+    return true;
+  end if;
+  return not exists (
     select 1
     from (
       select r.scope_id, count(*) as requests, sum(a.input_tokens + a.output_tokens::numeric * a.choices) as tokens

@@ -8,8 +8,13 @@ declare
   v_budget_ids constant bigint[] := array(
     select distinct b from unnest(p_admissions) a, unnest(a.budget_ids) b where a.code is null
   );
+  v_slots budget_internal.slot[];
 begin
-  return array(select s from budget_internal.current_slots(v_budget_ids, p_now) s) || array(
+  v_slots := array(select s from budget_internal.current_slots(v_budget_ids, p_now) s);
+  if not exists (select 1 from unnest(p_admissions) a where a.code is null and a.run_name is not null and a.run_id is null) then
+    return v_slots;
+  end if;
+  return v_slots || array(
     select (
       budget_internal.run_lock_key(r.key_id, r.run_name), r.org_id, null, '-infinity', 'infinity', true, r.key_id,
       r.run_name, r.run_limit_nano_usd, r.run_max_grants, null
