@@ -66,8 +66,9 @@ as $$
     select
       f.asked_model, f.asked_features, f.variant, f.run_name, c.*, w.*, (u.run).run_id, (u.run).ended_at as run_ended_at,
       f.run_name is not null and (u.run).run_id is null as makes_run,
-      case when exists (select 1 from budget_internal.routes o where o.org_id = c.org_id and o.model = w.model)
-        then c.org_id else 0 end as routing_org_id
+      coalesce(
+        (select o.org_id from budget_internal.routes o where o.org_id = c.org_id and o.model = w.model limit 1), 0
+      ) as routing_org_id
     from (select distinct a.key, a.asked_model, a.asked_features, a.variant, a.run_name from asked a) f
     join caller c on c.key = f.key
     cross join lateral (
@@ -130,7 +131,10 @@ as $$
     cross join lateral (
       select array_agg(b.budget_id order by l.place, b.budget_id) as budget_ids, bool_or(b.enforcement = 'strict') as strict
       from unnest(w.run_id || w.chain || coalesce(o.account_ids, '{}')) with ordinality l (scope_id, place)
-      join budget_internal.budgets b on b.scope_id = l.scope_id and b.deleted_at is null
+      -- By its scope, however few there were when this was planned.
+      cross join lateral (
+        select b.* from budget_internal.budgets b where b.scope_id = l.scope_id and b.deleted_at is null offset 0
+      ) b
       where b.models is null or b.models && o.priced_models
     ) b
   ), rated as materialized (

@@ -694,12 +694,12 @@ MUTANTS = [
     mutant(
         "models are not looked at when holding",
         narrowed_to_models,
-        (PREPARE, "where b.models is null or b.models && r.priced_models", "where true"),
+        (PREPARE, "where b.models is null or b.models && o.priced_models", "where true"),
     ),
     mutant(
         "models are looked for by the typed name",
         narrowed_to_models,
-        (PREPARE, "b.models && r.priced_models", "r.model = any (b.models)"),
+        (PREPARE, "b.models && o.priced_models", "w.model = any (b.models)"),
     ),
     mutant(
         "models are not looked at when charging",
@@ -877,14 +877,14 @@ MUTANTS = [
         a_ladder,
         (RESERVE, "elsif v_undecided and v_result.code not in (", "elsif false and v_result.code not in ("),
     ),
-    mutant("the tokenizer is never asked", a_tighter_bound, (PREPARE, "where k.tokenizer_tokens < k.bound", "where false")),
+    mutant("the tokenizer is never asked", a_tighter_bound, (PREPARE, "or n.tokenizer_tokens < n.bound", "or false")),
     mutant(
         "the tokenizer is asked first",
         a_tighter_bound,
         (
             PREPARE,
-            "k.asked_features as features, k.bound as way_tokens",
-            "k.asked_features as features, coalesce(k.tokenizer_tokens, k.bound) as way_tokens",
+            "when t.rung_place = 0 then n.bound",
+            "when t.rung_place = 0 then coalesce(n.tokenizer_tokens, n.bound)",
         ),
     ),
     # Runs.
@@ -927,7 +927,7 @@ MUTANTS = [
     mutant(
         "two keys share a run",
         a_run_keeps_its_bounds,
-        (PREPARE, "on w.parent_id = k.key_id and w.name = a.run_name", "on w.name = a.run_name"),
+        ("50_reserve/named_run.sql", "s.parent_id = p_key_id and s.name = p_name", "s.name = p_name"),
     ),
     mutant("an ended run goes on", a_run_keeps_its_bounds, (PREPARE, "when p.run_ended_at is not null\n", "when false\n")),
     mutant(
@@ -1010,8 +1010,8 @@ MUTANTS = [
         broken_chains,
         (
             PREPARE,
-            "coalesce(cardinality(p.budget_ids), 0) + p.makes_run::integer > 10",
-            "coalesce(cardinality(p.budget_ids), 0) > 10",
+            "cardinality(p.budget_ids) + p.makes_run::integer > 10",
+            "cardinality(p.budget_ids) > 10",
         ),
     ),
     mutant("the cheapest route counts", over_all_routes, (WORST_COST, "greatest(v_most, v_scaled)", "least(v_most, v_scaled)")),

@@ -418,7 +418,7 @@ MUTANTS = [
     mutant(
         "a request id is free again after its end",
         repeats_hold_once,
-        (EARLIER, "where l.key_id = a.key_id", "where false and l.key_id = a.key_id"),
+        (EARLIER, "from budget_internal.ledger_entries l\n        where", "from budget_internal.ledger_entries l\n        where false and"),
     ),
     mutant(
         "the id of an unsent call stays taken",
