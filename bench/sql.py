@@ -36,8 +36,8 @@ WAYS: dict[str, Callable[[ways.Place], AbstractAsyncContextManager[ways.Pair]]] 
 }
 #: What README says of "coalesced", on the shared chain with this many callers: at least so many times the other's.
 CALLERS_OF_RATIOS = 32
-#: Reserves in a row of the comparison of refusals.
-CALLS = 100
+#: Statements in a row of the comparison of refusals.
+CALLS = 50
 #: No checkpoint while something is measured, and so no full page image in the write-ahead log.
 SETTINGS = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "512MB"}
 
@@ -66,7 +66,7 @@ def refusals(dsn: str, keys: dict[str, str], rounds: int) -> dict[str, list[dict
                 for outcome, key in keys.items():
                     took, ids = [], []
                     before = connection.execute("select pg_current_wal_insert_lsn()").fetchone()
-                    for _ in range(CALLS // size):
+                    for _ in range(CALLS):
                         asked = json.dumps([request(key) for _ in range(size)])
                         start = time.perf_counter()
                         rows = connection.execute(
@@ -83,7 +83,7 @@ def refusals(dsn: str, keys: dict[str, str], rounds: int) -> dict[str, list[dict
                     # The first round warms plans and caches.
                     if number:
                         samples.setdefault(f"{outcome}, batches of {size}", []).append(
-                            {"p50_ms": percentile(took, 0.5), "wal_bytes": row[0] / CALLS}
+                            {"p50_ms": percentile(took, 0.5), "wal_bytes": row[0] / CALLS / size}
                         )
     return samples
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Iterable, Sequence
@@ -76,6 +77,8 @@ _RESERVE = f"select {', '.join(_RESERVE_COLUMNS)} from budget.reserve_batch(%s) 
 _NEXT = f"select {', '.join(_RESERVE_COLUMNS)} from budget.next_attempt(%s::uuid, %s, %s, %s)"
 _EXTEND = f"select {', '.join(_RESERVE_COLUMNS)} from budget.extend_batch(%s) order by item"
 _SETTLE = f"select {', '.join(_SETTLE_COLUMNS)} from budget.settle_batch(%s) order by item"
+#: Holds and settles nothing.
+_NOTHING = "select from budget.reserve_batch('[]') union all select from budget.settle_batch('[]')"
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
 
@@ -85,6 +88,13 @@ async def _check_alive(connection: psycopg.AsyncConnection[DictRow]) -> None:
     # Neither waits. The first may find the server's last words, the second then finds the end.
     connection.pgconn.consume_input()
     connection.pgconn.consume_input()
+
+
+async def _plan_ahead(connection: psycopg.AsyncConnection[DictRow]) -> None:
+    """Let a new session plan what it will be asked most, before a call waits for it: that takes it as long as a dozen calls."""
+    # Not migrated yet, or not allowed: who asks is told.
+    with contextlib.suppress(psycopg.Error):
+        await connection.execute(_NOTHING)
 
 
 class Database:
@@ -104,6 +114,7 @@ class Database:
             # Short: given up, the pool tries anew for the next caller; otherwise its pauses would grow with the outage.
             reconnect_timeout=1,
             check=_check_alive,
+            configure=_plan_ahead,
             kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row, "connect_timeout": 5},
         )
         self._running: set[asyncio.Task[list[DictRow]]] = set()

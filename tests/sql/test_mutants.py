@@ -418,7 +418,11 @@ MUTANTS = [
     mutant(
         "a request id is free again after its end",
         repeats_hold_once,
-        (EARLIER, "from budget_internal.ledger_entries l\n        where", "from budget_internal.ledger_entries l\n        where false and"),
+        (
+            EARLIER,
+            "from budget_internal.ledger_entries l\n        where",
+            "from budget_internal.ledger_entries l\n        where false and",
+        ),
     ),
     mutant(
         "the id of an unsent call stays taken",

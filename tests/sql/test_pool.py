@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pgbudget.db import Database
 from tests.support.processes import wait_until
@@ -50,3 +51,30 @@ def test_who_is_cancelled_leaves_its_statement_running(world: World) -> None:
         assert world.value(running, name) == 0
 
     asyncio.run(leave())
+
+
+def test_a_session_makes_its_plans_before_it_is_asked(world: World) -> None:
+    last = "select string_agg(query, '') from pg_stat_activity where usename = 'test_gateway' and datname = current_database()"
+
+    async def open_one() -> None:
+        database = Database(world.gateway_dsn)
+        await database.open()
+        try:
+            await asyncio.to_thread(wait_until, lambda: "reserve_batch('[]') union all" in str(world.value(last)))
+        finally:
+            await database.close()
+
+    asyncio.run(open_one())
+
+
+def test_a_database_that_is_not_migrated_is_no_reason_to_have_no_connection(world: World) -> None:
+    async def ask() -> None:
+        # The same server's own database has none of our functions.
+        database = Database(make_conninfo(world.dsn, dbname="postgres"))
+        await database.open()
+        try:
+            assert await database.fetch("select 1 as one") == [{"one": 1}]
+        finally:
+            await database.close()
+
+    asyncio.run(ask())
