@@ -173,8 +173,8 @@ def _list(waiting: list[store.Listed], aliases: list[store.Alias], versions: lis
                 rows.append([*first, *cells])
                 first = [""] * 4
     if waiting:
-        amounts = ("in force", "to review")
-        out.print(table(["provider", "model", "from", "source", "USD a million", *amounts], rows, amounts=amounts))
+        names = ["provider", "model", "from", "source", "USD a million", "in force", "to review"]
+        out.print(table(names, rows, amounts=names[-2:]))
     for alias in aliases:
         out.print(Text(f"alias {alias.provider}/{alias.alias} of {alias.model}"))
     out.print(f"{len(waiting)} price lists and {len(aliases)} aliases wait for a review", highlight=False)
