@@ -4,9 +4,11 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
   "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+UP_STAMP := $(VENV)/.installed-up
 STAMP := $(VENV)/.installed
 SDKS := tests/clients/node_modules/.package-lock.json
 BENCH_STAMP := $(VENV)/.installed-bench
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LITELLM := $(VENV)/litellm/bin/litellm
 PORT ?= 8080
 # Tests run side by side, each worker with a server of its own; WORKERS= runs them in one process. One more than two cores
@@ -15,7 +17,7 @@ WORKERS := -n 3 --dist worksteal
 
 .PHONY: up help test test-18 test-pooled lint fmt lock docs venv clean debian redis bench-sql bench-http bench-growth
 
-up: $(STAMP) ## run everything here, on port 8080 or PORT=9000; Ctrl-C stops it
+up: $(UP_STAMP) ## run everything here, on port 8080 or PORT=9000; Ctrl-C stops it
 	@PORT=$(PORT) exec $(BIN)/pgbudget up
 
 help: ## this list
@@ -42,15 +44,22 @@ fmt: $(STAMP) ## format the Python
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-venv: $(STAMP) ## only make .venv, from requirements/dev.txt
+venv: $(STAMP) ## only make .venv, with what tests and lint need
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(UP_STAMP): requirements/up.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "pgbudget needs Python 3.11 or newer: install it, or make PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/pip || "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $(STAMP)
+	@echo "pgbudget: installing what it runs on into $(VENV), this once: some 50 packages, half a minute or so"
+	@$(INSTALL) --require-hashes -r requirements/up.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The same versions and more; so what runs stays as it was.
+$(STAMP): requirements/dev.txt $(UP_STAMP)
+	@echo "pgbudget: installing what tests and lint need into $(VENV), this once: some 90 packages more, two minutes or so"
+	@$(INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
 
 # The Node SDKs that tests call the gateway with; Node itself comes from PyPI with the rest.
 $(SDKS): tests/clients/package-lock.json $(STAMP)
@@ -65,6 +74,7 @@ lock: $(STAMP) ## write the lock files anew; UPGRADE=--upgrade takes newer versi
 	$(COMPILE) pyproject.toml -o requirements/gateway.txt
 	$(COMPILE) --group build -o requirements/build.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra embedded --extra prices --group build -c requirements/dev.txt -o requirements/up.txt
 	PATH="$(abspath $(BIN)):$$PATH" npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved \
 	  --no-audit --no-fund --loglevel error
 	$(COMPILE) pyproject.toml --group dev --group bench -o requirements/bench.txt
@@ -93,8 +103,8 @@ bench-growth: debian $(BENCH_STAMP) ## what rows, keys and churn do to a reserve
 	$(BIN)/python -m bench.growth $(BENCH_ARGS)
 
 $(BENCH_STAMP): requirements/bench.txt $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.txt
-	@touch $(BENCH_STAMP)
+	$(INSTALL) --require-hashes -r requirements/bench.txt
+	@touch $@
 
 # A peer that wants other versions of what we use. Where it cannot be had, it is measured without.
 $(LITELLM):

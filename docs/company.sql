@@ -1,5 +1,10 @@
--- A small company, its budgets and its calls, from psql:   pgbudget psql -f docs/company.sql
--- Run on a database of its own: the names below must be free. What it prints stands in company.out, and a test compares.
+-- A small company, its budgets and its calls. Its names are fixed, so it wants a database of its own. While make up runs, in its folder:
+--   set -a; . .pgbudget/dev.env; set +a
+--   .venv/bin/pgbudget psql -c 'create database company'
+--   export PGBUDGET_DSN="${PGBUDGET_DSN%/*}/company"
+--   .venv/bin/pgbudget migrate up
+--   .venv/bin/pgbudget psql -f docs/company.sql
+-- What it prints stands in company.out, and a test compares.
 \set ON_ERROR_STOP on
 \pset footer off
 \set QUIET on

@@ -23,5 +23,5 @@ select
 from budget_internal.ledger_entries l
 left join budget_internal.scopes k on k.scope_id = l.key_id
 left join budget_internal.prices p on p.price_id = l.price_id;
-comment on view budget.ledger is 'Ledger entries in USD: settled, released, charged (provisional), trued_up.';
+comment on view budget.ledger is 'Ledger entries in USD: leg, settled, released, charged (provisional), trued_up. docs/sql.md explains their words.';
 grant select on budget.ledger to budget_reader, budget_admin;

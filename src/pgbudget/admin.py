@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import uuid
 from typing import Any
 
+import psycopg
 from starlette.requests import Request
 from starlette.responses import Response
 
 from pgbudget.config import Config
-from pgbudget.db import Database
-from pgbudget.errors import BudgetError, Forbidden, InvalidRequest, NotFound, Unauthorized
+from pgbudget.db import Database, as_client_error
+from pgbudget.errors import Forbidden, InvalidRequest, NotFound, Unauthorized
 from pgbudget.http import dumps, header, read_body, usd
 from pgbudget.wire import strict_json
 
+log = logging.getLogger("pgbudget.admin")
+
 _BATCH = 500
 _MAX_BATCHES = 1000
+#: Unknown, and still alive.
+_REFUSALS = {"LB301": NotFound, "LB304": InvalidRequest}
 
 
 def check_token(config: Config, request: Request) -> None:
@@ -69,9 +75,14 @@ class ReconcileEndpoint:
 
     async def _one(self, reservation: uuid.UUID) -> dict[str, Any]:
         try:
-            row = (await self._database.ask("select * from budget.reconcile_one(%s)", reservation))[0]
-        except BudgetError as error:
-            raise _explained(error) from error
+            row = (await self._database.fetch("select * from budget.reconcile_one(%s)", reservation))[0]
+        except psycopg.Error as error:
+            refusal = _REFUSALS.get(error.sqlstate or "")
+            if refusal is None:
+                raise as_client_error(error) from error
+            message = error.diag.message_primary or ""
+            log.info("reconcile refused: %s", message)
+            raise refusal(message, "reservation_id") from None
         return {
             "reservation_id": str(reservation),
             "status": row["status"],
@@ -82,14 +93,3 @@ class ReconcileEndpoint:
             "source": row["source"],
             "flags": row["flags"],
         }
-
-
-def _explained(error: BudgetError) -> BudgetError:
-    cause = error.__cause__
-    sqlstate = getattr(cause, "sqlstate", None)
-    message = getattr(getattr(cause, "diag", None), "message_primary", None) or error.message
-    if sqlstate == "LB301":
-        return NotFound(message, "reservation_id")
-    if sqlstate == "LB304":
-        return InvalidRequest(message, "reservation_id")
-    return error

@@ -145,6 +145,13 @@ class Call:
                 "model",
             )
         asked = self._request
+        if self._reservation.granted_tokens == 0 and asked.cap != 0:
+            # Embeddings ask for none; to a cap of 0 each provider has an answer of its own.
+            self._reservation.end(unsent("model without output"))
+            model = (self._grant.rung_changes or {}).get("model", asked.model)
+            raise InvalidRequest(
+                f"{model} writes no answers (its maximum output is 0 tokens); it may be one for /v1/embeddings", "model"
+            )
         failed: AttemptFailed | None = None
         for place, route in plan:
             if client.gone or (place > 1 and not await self._next(place, failed)):

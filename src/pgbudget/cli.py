@@ -16,13 +16,11 @@ from typing import Annotated, Any
 import psycopg
 import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from rich import box
-from rich.table import Table
 
 from pgbudget import costs, migrate
 from pgbudget.alerts.cli import alerts_app
 from pgbudget.prices import cli as prices_cli
-from pgbudget.terminal import Dsn, Failed, cell, database, out
+from pgbudget.terminal import FOLDER, Dsn, Failed, cell, database, out, table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,13 +39,12 @@ app.add_typer(alerts_app, name="alerts")
 app.add_typer(costs.app, name="costs")
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where data and settings of pgbudget up are kept.")]
-_FOLDER = Path(".pgbudget")
 
 
 @app.command()
 def up(
     port: Annotated[int, typer.Option(envvar="PORT", help="Port of the gateway.")] = 8080,
-    folder: Folder = _FOLDER,
+    folder: Folder = FOLDER,
 ) -> None:
     """Run all of it here: an embedded Postgres, a simulated provider, the gateway, a demo key."""
     from pgbudget.devstack import DevStack
@@ -56,7 +53,7 @@ def up(
 
 
 @app.command()
-def down(folder: Folder = _FOLDER) -> None:
+def down(folder: Folder = FOLDER) -> None:
     """Stop the Postgres of a pgbudget up that was killed. (One that runs is stopped by Ctrl-C.)"""
     from pgbudget.devstack import DevStack
 
@@ -64,14 +61,19 @@ def down(folder: Folder = _FOLDER) -> None:
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def psql(context: typer.Context, folder: Folder = _FOLDER, dsn: Dsn = "") -> None:
+def psql(context: typer.Context, folder: Folder = FOLDER, dsn: Dsn = "") -> None:
     """Open psql on PGBUDGET_DSN, or without it on what pgbudget up runs. All other arguments are psql's own."""
     from pgbudget.devstack import read_env
     from pgbudget.embedded import embedded_binaries
 
-    dsn = dsn or read_env(folder).get("PGBUDGET_DSN", "")
+    own = read_env(folder).get("PGBUDGET_DSN", "")
+    dsn = dsn or own
     if not dsn:
         raise Failed(f"no database: set PGBUDGET_DSN or give --dsn; {folder / 'dev.env'} is not there, so nothing runs here")
+    if dsn == own:
+        # For its own words where that server does not run.
+        with database(dsn, folder):
+            pass
     program = shutil.which("psql") or str(embedded_binaries() / "psql")
     connection: dict[str, Any] = conninfo_to_dict(dsn)
     # Arguments are for all to see; the environment is not.
@@ -172,6 +174,20 @@ def key_create(
     print(row[0])
 
 
+@key_app.command("list")
+def key_list(org: Annotated[str | None, typer.Argument(help="Only this org.")] = None, dsn: Dsn = "") -> None:
+    """Show every key: its project, whether it works, and how its secret ends. The secret itself is kept nowhere."""
+    with database(dsn) as connection:
+        rows = connection.execute(
+            "select org, project, key_name, state, last_four, created_at, expires_at from budget.key_status"
+            " where %s::text is null or org = %s order by 1, 2, 3",
+            (org, org),
+        ).fetchall()
+    if not rows:
+        raise Failed("there are no keys" + (f" in org {org!r}" if org else ""))
+    out.print(table(["org", "project", "key", "state", "ends in", "created", "expires"], rows))
+
+
 # An unknown option is an argument: so is a negative amount, which then gets a message of its own.
 @budget_app.command("set", context_settings={"ignore_unknown_options": True})
 def budget_set(
@@ -200,22 +216,26 @@ def budget_set(
 
 @app.command()
 def status(dsn: Dsn = "") -> None:
-    """Show every budget with its current period, and whether the books agree."""
+    """Show every budget with its current period, holds of calls that are not heard of any more, and whether the books agree."""
     with database(dsn) as connection:
         rows = connection.execute(
             "select org, scope_kind || '/' || scope_name, budget_name, limit_usd, spent_usd, reserved_usd,"
             " available_usd, ends_at from budget.budget_status order by 1, 2, 3"
         ).fetchall()
+        stale, held = connection.execute(
+            "select count(*), coalesce(sum(reserved_usd), 0) from budget.reservation_status"
+            " where state = 'open' and stale_at < now()"
+        ).fetchall()[0]
         differences = connection.execute("select * from budget.verify()").fetchall()
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("org", "scope", "budget", "limit", "spent", "reserved", "available", "resets at"):
-        # Folded where it is narrow, never cut: a name or an amount that is not whole is another one.
-        table.add_column(
-            name, overflow="fold", justify="right" if name in ("limit", "spent", "reserved", "available") else "left"
+    amounts = ["limit", "spent", "reserved", "available"]
+    out.print(table(["org", "scope", "budget", *amounts, "resets at"], rows, amounts=amounts))
+    if stale:
+        out.print(
+            f"stale holds: {stale}, of {cell(held)} USD: nothing is heard of their calls. A running gateway, or pg_cron,"
+            " charges them in full within a minute; at once: pgbudget psql -c 'call budget.run_reconciler()'",
+            highlight=False,
+            soft_wrap=True,
         )
-    for row in rows:
-        table.add_row(*map(cell, row))
-    out.print(table)
     for check, subject, expected, actual in differences:
         out.print(f"[red]{check}[/] {subject}: expected {expected}, found {actual}")
     out.print("books agree" if not differences else f"{len(differences)} differences")
@@ -274,10 +294,7 @@ def main() -> None:
 
     try:
         app()
-    except (
-        Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, prices_cli.PricesError, SourceMissing,
-        costs.CostsError,
-    ) as error:  # fmt: skip
+    except (Failed, ConfigError, DevStackError, ClusterError, migrate.MigrationError, SourceMissing) as error:
         _fail(str(error))
     except psycopg.OperationalError as error:
         _fail(f"the database cannot be reached: {' '.join(str(error).split())}")

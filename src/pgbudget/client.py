@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from starlette.types import Send
 
-from pgbudget.http import Headers
+from pgbudget.errors import InvalidRequest
+from pgbudget.http import Headers, header
+
+_COST = "x-pgbudget-cost"
+
+
+def waits_for_cost(headers: Headers) -> bool:
+    """Whether who calls wants to be told what the call cost; raises :class:`InvalidRequest`."""
+    asked = header(headers, _COST.encode())
+    if asked not in (None, "wait"):
+        raise InvalidRequest(f"{_COST} can only be wait: then the answer waits until its cost is known; or leave it out", _COST)
+    return asked is not None
 
 
 class Client:
-    """What is sent to it goes nowhere once it is ``gone``. ``headers``: of its request. ``answered``: an answer has begun."""
+    """What is sent to it goes nowhere once it is ``gone``. ``answered``: an answer has begun.
+
+    ``waits_for_cost``: whether it wants to be told what the call cost.
+    """
 
     def __init__(self, headers: Headers, send: Send) -> None:
-        self.headers = headers
+        self.waits_for_cost = waits_for_cost(headers)
         self.gone = False
         self.answered = False
         self._send = send
-
-    @property
-    def waits_for_cost(self) -> bool:
-        """Whether it wants to be told what the call cost."""
-        return any(name == b"x-pgbudget-cost" and value.strip() == b"wait" for name, value in self.headers)
 
     async def start(self, status: int, headers: Headers) -> None:
         """Begin the answer."""

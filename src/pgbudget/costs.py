@@ -7,32 +7,29 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import psycopg
 import typer
+
+from pgbudget.terminal import Dsn, Failed, database
 
 app = typer.Typer(no_args_is_help=True, help="What providers say that a day cost.")
 
 _COLUMNS = {"day", "model", "cost_usd"}
 
 
-class CostsError(Exception):
-    """A file that cannot be read; the message names it."""
-
-
 def read_costs(path: Path) -> list[dict[str, str]]:
     """The rows of a file with the columns ``day`` (UTC, 2027-01-31), ``cost_usd`` and, if it has one, ``model``.
 
-    Other columns are passed over. Values stay as they are written: the database reads them. Raises :class:`CostsError`.
+    Other columns are passed over. Values stay as they are written: the database reads them. Raises :class:`Failed`.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
             missing = {"day", "cost_usd"} - set(reader.fieldnames or ())
             if missing:
-                raise CostsError(f"{path} has no column {' and no column '.join(sorted(missing))}")
+                raise Failed(f"{path} has no column {' and no column '.join(sorted(missing))}")
             return [{name: value for name, value in row.items() if name in _COLUMNS and value} for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CostsError(f"{path} cannot be read: {error}") from error
+        raise Failed(f"{path} cannot be read: {error}") from error
 
 
 @app.callback()
@@ -44,15 +41,13 @@ def _costs() -> None:
 def costs_import(
     file: Annotated[Path, typer.Argument(help="CSV with the columns day (UTC), cost_usd and, if known, model.")],
     account: Annotated[str, typer.Option(help="The provider account that it is of, as routes name it.")],
-    dsn: Annotated[str, typer.Option("--dsn", envvar="PGBUDGET_DSN", help="Postgres, as an admin.", show_envvar=True)] = "",
+    dsn: Dsn = "",
 ) -> None:
     """Import what a provider account cost by day, and show the days that differ from the ledger by more than the tolerance.
 
     Importing a day again replaces it."""
-    if not dsn:
-        raise CostsError("no database: set PGBUDGET_DSN or give --dsn (of pgbudget up: set -a; . .pgbudget/dev.env; set +a)")
     costs = read_costs(file)
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with database(dsn) as connection:
         row = connection.execute(
             "select budget.import_provider_costs(%s, %s, %s)", (account, json.dumps(costs), file.name[:200])
         ).fetchone()

@@ -243,7 +243,8 @@ def as_client_error(error: Exception) -> Exception:
         code = hint if hint in STATUS else next((c for c, (_, s) in STATUS.items() if s == error.sqlstate), "")
         if code:
             return Refused(code, error.diag.message_primary or code)
-    log.error("database: %s %s", type(error).__name__, error)
+    # Where in the functions it was is said on more lines.
+    log.error("database: %s %s", type(error).__name__, " ".join(str(error).split()))
     return EnforcementUnavailable(
         "budgets cannot be checked at the moment, so the request was not sent; try again shortly", retry_after=5
     )

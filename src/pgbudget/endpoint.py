@@ -10,6 +10,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from pgbudget.call import Call
+from pgbudget.client import waits_for_cost
 from pgbudget.data_plane import DataPlane
 from pgbudget.errors import BudgetError, InvalidRequest
 from pgbudget.http import ClientGone, Headers, header, read_body, respond, virtual_key
@@ -47,6 +48,7 @@ class CallEndpoint:
         idempotency_key = header(headers, b"idempotency-key")
         if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
             raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")
+        waits_for_cost(headers)
         run = None if self._dialect.free else run_of(headers)
         body = await read_body(headers, receive, config.max_body_bytes, config.body_seconds)
         if not body.strip():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -18,12 +19,12 @@ from tests.support.world import World, with_database
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """One command; settings of the one who runs the tests do not matter."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PGBUDGET_")}
     command = [sys.executable, "-m", "pgbudget.cli", *arguments]
     return subprocess.run(
-        command, env={**env, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        command, cwd=folder, env={**env, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
     )
 
 
@@ -132,18 +133,83 @@ def test_names_and_amounts_are_never_cut_in_a_narrow_terminal(world: World) -> N
     assert run("status", PGBUDGET_DSN=world.dsn, COLUMNS="300").stdout.count(amount) == 2
 
 
-def test_psql_gets_its_arguments_and_its_password_where_others_cannot_see_it(tmp_path: Path) -> None:
+def test_a_line_of_80_columns_has_usual_names_and_amounts_whole(world: World) -> None:
+    secret = run("key", "create", "acme", "web", "demo-1a2b3c", PGBUDGET_DSN=world.dsn).stdout.strip()
+    run("budget", "set", "acme", "key/demo-1a2b3c", "250.50", "month", PGBUDGET_DSN=world.dsn)
+    world.settle(world.reserve(secret)["reservation_id"], {"input": 87, "output": 81, "cache_read": 9})
+    world.reserve(secret)
+    lines = run("status", PGBUDGET_DSN=world.dsn, COLUMNS="80").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    (row,) = (line.split() for line in lines if "acme" in line)
+    # 87 + 81 x 4 + 9 x 0.25 micro-dollars.
+    assert row[:7] == ["acme", "key/demo-1a2b3c", "month", "250.5", "0.00041325", "0.0009", "250.49868675"]
+    listed = run("key", "list", PGBUDGET_DSN=world.dsn, COLUMNS="80").stdout.splitlines()
+    assert [line.split()[:5] for line in listed if "acme" in line] == [["acme", "web", "demo-1a2b3c", "active", secret[-4:]]]
+
+
+def test_keys_are_listed_with_their_state_and_never_their_secret(world: World) -> None:
+    dsn = world.dsn
+    secrets = {n: run("key", "create", "acme", "web", n, PGBUDGET_DSN=dsn).stdout.strip() for n in ("on", "off", "old", "new")}
+    run("key", "create", "other", "web", "theirs", PGBUDGET_DSN=dsn)
+    world.execute(
+        """select budget.disable_key('acme', 'off'), budget.set_key('acme', 'old', '{"expires_at": "2026-01-01T00:00:00Z"}')"""
+    )
+    rotated = world.value("select budget.rotate_key('acme', 'new', '1 hour')")
+    shown = run("key", "list", "acme", PGBUDGET_DSN=dsn).stdout
+    rows = {line.split()[2]: line for line in shown.splitlines() if " web " in line}
+    assert {name: line.split()[3] for name, line in rows.items()} == {
+        "on": "active", "off": "disabled", "old": "expired", "new": "active"
+    }  # fmt: skip
+    assert f"{secrets['new'][-4:]}, {rotated[-4:]}" in rows["new"]
+    assert "2026-01-01" in rows["old"]
+    assert not any(secret[:-4] in shown for secret in (*secrets.values(), rotated))
+    assert "theirs" in run("key", "list", PGBUDGET_DSN=dsn).stdout
+    assert "there are no keys in org 'acne'" in run("key", "list", "acne", PGBUDGET_DSN=dsn).stderr
+
+
+def test_the_status_tells_of_stale_holds_and_how_they_end(world: World) -> None:
+    key = world.key(10_000)
+    world.reserve(key)
+    assert "stale" not in run("status", PGBUDGET_DSN=world.dsn).stdout
+    for _ in range(2):
+        world.reserve(key)
+    world.execute("update budget_internal.reservations set stale_at = now() - interval '1 second' where choices = 1")
+    shown = run("status", PGBUDGET_DSN=world.dsn)
+    assert shown.returncode == 0
+    assert "stale holds: 3, of 0.0027 USD" in shown.stdout
+    arguments = shlex.split(shown.stdout.rpartition("at once: pgbudget ")[2].splitlines()[0])
+    assert run(*arguments, PGBUDGET_DSN=world.dsn).returncode == 0
+    assert "stale" not in run("status", PGBUDGET_DSN=world.dsn).stdout
+    assert [row["kind"] for row in world.ledger()] == ["charged"] * 3
+
+
+def test_psql_gets_its_arguments_and_its_password_where_others_cannot_see_it(world: World, tmp_path: Path) -> None:
     fake = tmp_path / "psql"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "$PGPASSWORD"\n')
     fake.chmod(fake.stat().st_mode | stat.S_IEXEC)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    (tmp_path / "dev.env").write_text("PGBUDGET_DSN=postgresql://me:se%20cret@127.0.0.1:5555/mine\n")
     arguments = ["-At", "-c", "select 1", "--csv", "-v", "a=b"]
-    shown = run("psql", "--folder", str(tmp_path), *arguments, PATH=path).stdout.splitlines()
+    dsn = "postgresql://me:se%20cret@127.0.0.1:5555/mine"
+    shown = run("psql", "--folder", str(tmp_path), *arguments, PATH=path, PGBUDGET_DSN=dsn).stdout.splitlines()
     assert shown == ["--dbname=user=me dbname=mine host=127.0.0.1 port=5555", *arguments, "se cret"]
-    # The environment goes first.
+    # Of what runs in a folder, unless the environment names another.
+    (tmp_path / "dev.env").write_text(f"PGBUDGET_DSN={world.dsn}\n")
+    shown = run("psql", "--folder", str(tmp_path), PATH=path).stdout.splitlines()
+    assert f"dbname={world.dsn.rpartition('/')[2]} " in shown[0]
     shown = run("psql", "--folder", str(tmp_path), PATH=path, PGBUDGET_DSN=NOWHERE, PGPASSWORD="mine").stdout.splitlines()
     assert shown == ["--dbname=user=nobody dbname=none host=127.0.0.1 port=1", "mine"]
+
+
+@pytest.mark.parametrize("line", ["psql", "status", "key list", "prices review", "alerts list", "migrate status"])
+def test_where_make_up_does_not_run_any_more_that_is_said(tmp_path: Path, line: str) -> None:
+    (tmp_path / ".pgbudget").mkdir()
+    (tmp_path / ".pgbudget" / "dev.env").write_text(f"PGBUDGET_DSN={NOWHERE}\n")
+    # As somebody has it who has read dev.env into the shell.
+    done = run(*line.split(), folder=tmp_path, PGBUDGET_DSN=NOWHERE)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "is not running: type make up" in done.stderr
+    if line == "psql":
+        assert run("psql", folder=tmp_path).stderr == done.stderr
 
 
 def test_psql_opens_the_database(world: World) -> None:

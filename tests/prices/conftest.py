@@ -34,10 +34,10 @@ def run(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     from typer.testing import CliRunner
 
     from pgbudget.cli import app
-    from pgbudget.prices import cli as prices_cli
+    from pgbudget.terminal import out
 
     # Made when it was first imported, for whatever terminal there was.
-    monkeypatch.setattr(prices_cli._out, "width", 200)
+    monkeypatch.setattr(out, "width", 200)
 
     def call(*arguments: str, fails: type[BaseException] | None = None) -> str:
         result = CliRunner().invoke(app, ["prices", *arguments, "--dsn", world.dsn])

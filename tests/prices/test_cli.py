@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgbudget.prices.cli import PricesError
+from pgbudget.terminal import Failed
 from tests.support.world import World
 
 Run = Callable[..., str]
@@ -34,15 +34,15 @@ def test_nothing_applies_before_a_person_has_reviewed_it(world: World, run: Run)
     assert "deepseek-v4-flash" in listing
     assert "input 01:00-04:00 Mon-Fri" in listing
     assert "8 price lists" in listing
-    assert "--reviewer" in run("review", "--all", fails=PricesError)
-    assert "say what" in run("review", "--reviewer", "ann", fails=PricesError)
+    assert "--reviewer" in run("review", "--all", fails=Failed)
+    assert "say what" in run("review", "--reviewer", "ann", fails=Failed)
     run("review", "--model", "deepseek-v4-flash", "--reviewer", "ann")
     assert world.value(unreviewed) == 7
     quote = "select budget.quote('deepseek', 'deepseek-v4-flash', '{\"input\": 1000}', '2026-11-30T02:00:00Z')"
     assert world.value(quote) == 300_000
     run("review", "--all", "--reviewer", "ben")
     assert world.value(unreviewed) == 0
-    assert "nothing" in run("review", "--all", "--reviewer", "ben", fails=PricesError)
+    assert "nothing" in run("review", "--all", "--reviewer", "ben", fails=Failed)
     assert json.loads(run("diff", "--provider", "deepseek", "--json")) == []
 
 
@@ -84,4 +84,4 @@ def test_the_shipped_lists_leave_what_is_there_alone(world: World, run: Run) -> 
     ],
 )
 def test_what_cannot_be_done_is_said(run: Run, arguments: list[str], said: str) -> None:
-    assert said in run(*arguments, fails=PricesError)
+    assert said in run(*arguments, fails=Failed)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.proxy.calls import STANDARD, STREAMED, hold_of, settled
+from tests.proxy.routes import CHAT, COMPLETIONS, EMBEDDINGS, MESSAGES, RESPONSES, ROUTES, Route
 from tests.support.processes import Gateway, Simulator, chat_request, wait_until
 from tests.support.world import Row, World
 
@@ -311,6 +312,48 @@ def test_an_idempotency_key_that_cannot_be_one_is_refused(
     answer = repeat(shared_gateway, request)
     assert (answer.status_code, error_of(answer)["param"]) == (400, "idempotency-key")
     assert simulator.calls() == 0
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+@pytest.mark.parametrize("value", ["", "true", "WAIT", "wait, wait"])
+def test_a_way_of_telling_the_cost_that_there_is_not_is_refused(
+    shared_world: World, shared_gateway: Gateway, simulator: Simulator, route: Route, value: str
+) -> None:
+    key = shared_world.key(10**6)
+    headers = {**route.headers(key), "x-pgbudget-cost": value}
+    answer = httpx.post(shared_gateway.url + route.path, json=route.body(), headers=headers)
+    assert answer.status_code == 400
+    assert "x-pgbudget-cost can only be wait" in error_of(answer)["message"]
+    assert simulator.calls() == 0
+    # Nothing was held, so nothing has ended.
+    assert settled(shared_world, key, 0) == []
+
+
+# A model that writes nothing
+
+
+@STREAMED
+@pytest.mark.parametrize(
+    ("route", "capped"),
+    # Messages must say how long an answer may be.
+    [
+        *((route, True) for route in (CHAT, COMPLETIONS, RESPONSES, MESSAGES)),
+        *((r, False) for r in (CHAT, COMPLETIONS, RESPONSES)),
+    ],
+)
+def test_a_model_without_output_is_not_asked_for_any(
+    shared_world: World, shared_gateway: Gateway, simulator: Simulator, route: Route, capped: bool, stream: bool
+) -> None:
+    key = shared_world.key(10**6)
+    body = route.body(stream=stream, model=EMBEDDINGS.model)
+    if not capped:
+        del body[str(route.cap)]
+    answer = httpx.post(shared_gateway.url + route.path, json=body, headers=route.headers(key))
+    assert answer.status_code == 400
+    assert f"{EMBEDDINGS.model} writes no answers" in error_of(answer)["message"]
+    assert simulator.calls() == 0
+    (entry,) = settled(shared_world, key)
+    assert (entry["kind"], entry["amount"]) == ("released", 0)
 
 
 # Counts of refusals

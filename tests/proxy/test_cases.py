@@ -197,6 +197,29 @@ def test_every_error_of_the_gateway_says_that_it_is_its_own(
     assert (answer.status_code, answer.headers["x-pgbudget-error-source"]) == (status, "gateway")
 
 
+def test_what_cannot_be_reconciled_is_said_to_who_asks_and_in_one_line_of_the_log(world: World, simulator: Simulator) -> None:
+    alive = str(world.reserve(world.key(10**6))["reservation_id"])
+    unknown = alive[:-4] + "0000"
+    with Gateway(world.gateway_dsn, simulator.url, reconcile_seconds="0") as gateway:
+        before = len(gateway.log().splitlines())
+        answers = [
+            httpx.post(
+                f"{gateway.url}/admin/reconcile",
+                json={"reservation_id": one},
+                headers={"authorization": f"Bearer {Gateway.ADMIN}"},
+            )
+            for one in (alive, unknown)
+        ]
+        told = gateway.log().splitlines()[before:]
+    assert [(a.status_code, a.json()["error"]["param"]) for a in answers] == [(400, "reservation_id"), (404, "reservation_id")]
+    messages = [a.json()["error"]["message"] for a in answers]
+    assert [f"reservation {alive} is alive" in messages[0], messages[1]] == [True, f"there is no reservation {unknown}"]
+    assert len(told) == 2
+    for line, message in zip(told, messages, strict=True):
+        assert line.endswith(f"reconcile refused: {message}")
+    assert world.ledger() == []
+
+
 # Idempotency over HTTP
 
 

@@ -90,6 +90,7 @@ def test_the_gateway_can_only_execute_its_functions(world: World) -> None:
                     "budget.drift",
                     "budget.exposure",
                     "budget.key_chain",
+                    "budget.key_status",
                     "budget.ledger",
                 ),
                 *("budget.pressure", "budget.schedule_status", "budget.price_list", "budget.model_alias"),

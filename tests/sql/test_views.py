@@ -80,6 +80,7 @@ def big(server: Server, template: str) -> Iterator[World]:
 
 READS = {
     "one key's chain": ("select * from budget.key_chain where org = 'big' and key_name = 'key77777'", 4),
+    "one key's state": ("select * from budget.key_status where org = 'big' and key_name = 'key77777'", 1),
     "one key's own chain": ("select * from budget.key_budgets('pgb_key77777')", 4),
     "one scope's budgets": (
         "select * from budget.budget_status where org = 'big' and scope_kind = 'key' and scope_name = 'key77777'", 1

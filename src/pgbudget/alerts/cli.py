@@ -10,11 +10,9 @@ from typing import Annotated, Any
 
 import psycopg
 import typer
-from rich import box
-from rich.table import Table
 
 from pgbudget.alerts.message import Alert
-from pgbudget.terminal import Dsn, Failed, cell, database, out
+from pgbudget.terminal import Dsn, Failed, database, out, table
 
 alerts_app = typer.Typer(no_args_is_help=True, help="Alerts: what arrived, what did not, and another try.")
 
@@ -41,13 +39,11 @@ def alerts_list(
             " order by alert_id desc, destination desc limit %s",
             (state and state.value, state and state.value, limit),
         ).fetchall()
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("id", "time", "alert", "to", "state", "tries", "next try", "last error"):
-        table.add_column(name, overflow="fold")
+    shown = []
     for alert_id, created_at, kind, payload, *delivery in reversed(rows):
         alert = Alert(alert_id, kind, json.loads(payload, parse_float=Decimal), created_at)
-        table.add_row(*map(cell, (alert_id, created_at, alert.subject, *delivery)))
-    out.print(table)
+        shown.append((alert_id, created_at, alert.subject, *delivery))
+    out.print(table(["id", "time", "alert", "to", "state", "tries", "next try", "last error"], shown))
 
 
 @alerts_app.command("redrive")

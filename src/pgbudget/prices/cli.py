@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
 import typer
-from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -20,16 +16,15 @@ from pgbudget.prices import compare, genai, store
 from pgbudget.prices.cards import describe, per_million
 from pgbudget.prices.corrections import corrected
 from pgbudget.prices.second import SecondSource
+from pgbudget.terminal import Dsn, Failed, database, out, table
 
 app = typer.Typer(
     no_args_is_help=True, help="Price lists: compare with public sources, import, review. Nothing applies unreviewed."
 )
-_out = Console()
 
 #: What is compared in a database that has no prices yet.
 _USUAL = ("anthropic", "deepseek", "google", "groq", "mistral", "openai", "xai")
 
-Dsn = Annotated[str, typer.Option("--dsn", envvar="PGBUDGET_DSN", help="Postgres, as an admin.", show_envvar=True)]
 Providers = Annotated[
     list[str] | None, typer.Option("--provider", help="Only this provider; may be given again. By default those with prices.")
 ]
@@ -40,37 +35,33 @@ Second = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; amounts are USD for a million units.")]
 
 
-class PricesError(Exception):
-    """What was asked cannot be done; the message says why."""
-
-
 @app.command()
 def diff(
     provider: Providers = None, model: Models = None, second_source: Second = None, as_json: AsJson = False, dsn: Dsn = ""
 ) -> None:
     """Show what genai-prices says otherwise than the prices in force: new, changed and vanished models, and what litellm says
     where that differs too. Changes nothing."""
-    with _database(dsn) as connection:
+    with database(dsn) as connection:
         changes, _, second = _changes(connection, provider, model, second_source)
     if as_json:
         print(json.dumps([change.as_json() for change in changes], indent=1))
         return
     for name in dict.fromkeys(change.card.provider for change in changes):
-        _out.print(_table(name, [c for c in changes if c.card.provider == name], second.name))
+        out.print(_table(name, [c for c in changes if c.card.provider == name], second.name))
     counts = {kind: sum(c.kind == kind for c in changes) for kind in ("new", "changed", "vanished")}
-    _out.print(", ".join(f"{count} {kind}" for kind, count in counts.items()) + f" by {genai.source()}", highlight=False)
+    out.print(", ".join(f"{count} {kind}" for kind, count in counts.items()) + f" by {genai.source()}", highlight=False)
 
 
 @app.command("import")
 def import_(provider: Providers = None, model: Models = None, second_source: Second = None, dsn: Dsn = "") -> None:
     """Add what is new or changed as versions that wait for a review, with their source and date: all of it or nothing."""
-    with _database(dsn) as connection, connection.transaction():
+    with database(dsn) as connection, connection.transaction():
         changes, listed, second = _changes(connection, provider, model, second_source)
         cards = compare.to_import(changes, listed, second)
         added = store.add(connection, cards, known=store.limits(connection), known_aliases=store.aliases(connection))
-    _out.print(f"{added.prices} price lists, {added.limits} models and {added.aliases} aliases added", highlight=False)
+    out.print(f"{added.prices} price lists, {added.limits} models and {added.aliases} aliases added", highlight=False)
     if added.prices or added.aliases:
-        _out.print("They wait for a review: pgbudget prices review", highlight=False)
+        out.print("They wait for a review: pgbudget prices review", highlight=False)
 
 
 @app.command()
@@ -84,37 +75,29 @@ def review(
 ) -> None:
     """List the versions and aliases that wait for a review. With --reviewer, put those in force that --provider, --model or
     --all names."""
-    with _database(dsn) as connection, connection.transaction():
+    with database(dsn) as connection, connection.transaction():
         versions = store.listed(connection)
         waiting = [v for v in versions if v.reviewed_by is None and _named(v.card.provider, v.card.model, provider, model)]
         aliases = [a for a in store.unreviewed_aliases(connection) if _named(a.provider, a.model, provider, model)]
         if reviewer is None:
             if everything:
-                raise PricesError("--all needs --reviewer with the name of who has looked at them")
+                raise Failed("--all needs --reviewer with the name of who has looked at them")
             _list(waiting, aliases, versions, as_json)
             return
         if not (everything or provider or model):
-            raise PricesError("say what you have reviewed: --provider, --model or --all")
+            raise Failed("say what you have reviewed: --provider, --model or --all")
         if not waiting and not aliases:
-            raise PricesError("nothing of that waits for a review")
+            raise Failed("nothing of that waits for a review")
         store.review(connection, waiting, aliases, reviewer)
-    _out.print(f"{len(waiting)} price lists and {len(aliases)} aliases reviewed by {reviewer}", highlight=False)
+    out.print(f"{len(waiting)} price lists and {len(aliases)} aliases reviewed by {reviewer}", highlight=False)
 
 
 @app.command()
 def seed(dsn: Dsn = "") -> None:
     """Add the reviewed price lists that ship with pgbudget, for models that are not there yet."""
-    with _database(dsn) as connection:
+    with database(dsn) as connection:
         added = store.seed(connection)
-    _out.print(f"{added.prices} reviewed price lists and {added.aliases} aliases added", highlight=False)
-
-
-@contextmanager
-def _database(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    if not dsn:
-        raise PricesError("no database: set PGBUDGET_DSN or give --dsn (of pgbudget up: set -a; . .pgbudget/dev.env; set +a)")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
+    out.print(f"{added.prices} reviewed price lists and {added.aliases} aliases added", highlight=False)
 
 
 def _changes(
@@ -123,13 +106,13 @@ def _changes(
     try:
         second = SecondSource.load(second_source)
     except (OSError, ValueError, KeyError) as error:
-        raise PricesError(f"the second source cannot be read: {error}") from None
+        raise Failed(f"the second source cannot be read: {error}") from None
     listed = store.listed(connection)
     now = datetime.now(UTC)
     known = set(genai.provider_names())
     for name in providers or ():
         if name not in known:
-            raise PricesError(f"genai-prices has no provider {name}; it has {', '.join(sorted(known))}")
+            raise Failed(f"genai-prices has no provider {name}; it has {', '.join(sorted(known))}")
     chosen = providers or sorted({v.card.provider for v in listed} & known) or list(_USUAL)
     cards = corrected(genai.read(now, chosen))
     changes = compare.compare(cards, listed, second, now, chosen)
@@ -141,19 +124,15 @@ def _named(provider: str, model: str, providers: list[str] | None, models: list[
 
 
 def _table(provider: str, changes: list[compare.Change], second: str) -> Table:
-    table = Table(title=provider, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("model", "change", "USD a million", "now", "source"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("now", "source") else "left")
-    if second:
-        table.add_column(second, overflow="fold", justify="right")
+    rows = []
     for change in changes:
         begins = change.card.effective_from
         first = [change.card.model, change.kind + (f" from {begins:%Y-%m-%d}" if begins and change.kind == "changed" else "")]
         for line in change.lines:
-            cells = [*first, line.what, line.now or "", line.source or ""] + ([line.second or ""] if second else [])
-            table.add_row(*map(Text, cells))
+            rows.append([*first, line.what, line.now, line.source, *([line.second] if second else [])])
             first = ["", ""]
-    return table
+    amounts = ["now", "source", *([second] if second else [])]
+    return table(["model", "change", "USD a million", *amounts], rows, amounts=amounts, title=provider)
 
 
 def _list(waiting: list[store.Listed], aliases: list[store.Alias], versions: list[store.Listed], as_json: bool) -> None:
@@ -170,9 +149,7 @@ def _list(waiting: list[store.Listed], aliases: list[store.Alias], versions: lis
             "aliases": [{"provider": a.provider, "alias": a.alias, "model": a.model} for a in aliases],
         }, indent=1))  # fmt: skip
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("provider", "model", "from", "source", "USD a million", "in force", "to review"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("in force", "to review") else "left")
+    rows = []
     for version in waiting:
         card = version.card
         before = next(
@@ -193,14 +170,15 @@ def _list(waiting: list[store.Listed], aliases: list[store.Alias], versions: lis
                     per_million(old) if old is not None else "",
                     per_million(new) if new is not None else "",
                 ]
-                table.add_row(*map(Text, [*first, *cells]))
+                rows.append([*first, *cells])
                 first = [""] * 4
     if waiting:
-        _out.print(table)
+        names = ["provider", "model", "from", "source", "USD a million", "in force", "to review"]
+        out.print(table(names, rows, amounts=names[-2:]))
     for alias in aliases:
-        _out.print(Text(f"alias {alias.provider}/{alias.alias} of {alias.model}"))
-    _out.print(f"{len(waiting)} price lists and {len(aliases)} aliases wait for a review", highlight=False)
+        out.print(Text(f"alias {alias.provider}/{alias.alias} of {alias.model}"))
+    out.print(f"{len(waiting)} price lists and {len(aliases)} aliases wait for a review", highlight=False)
     if waiting or aliases:
-        _out.print(
+        out.print(
             "To put them in force: pgbudget prices review --all --reviewer YOUR-NAME (or --provider, --model)", highlight=False
         )
