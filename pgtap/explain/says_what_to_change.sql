@@ -1,5 +1,5 @@
 begin;
-select plan(15);
+select plan(16);
 select budget_test.any_allocation();
 select budget_test.at('2026-11-30 12:00:20+00');
 select budget_test.key(0.001) as k \gset
@@ -49,6 +49,10 @@ select budget.set_rate_limit('o', 'key', 'k', null, null);
 select is(
   (select (e -> 'changes' ->> 'at', e -> 'changes' -> 'model' ->> 'model')::text from budget.explain(:'k', 'nothing', 100, 100) e),
   '(,t-mini)', 'a model that exists'
+);
+select is(
+  (select e -> 'changes' -> 'model' ->> 'model' from budget.explain(:'k', 'nothing', 100, 0) e), 'e-small',
+  'one that writes nothing is named only where nothing is to be written'
 );
 select budget.set_policy(null, '{"require_output_limit": true}');
 select is((select e -> 'changes' ->> 'max_output_tokens' from budget.explain(:'k', 't-mini', 100) e), '16384', 'a cap, up to the model''s maximum');

@@ -42,6 +42,8 @@ as $$
     )
     left join budget_internal.models m on m.provider = r.provider and m.model = r.upstream_model
     where r.model <> p_request ->> 'model' and (a.allowed_models is null or r.model = any (a.allowed_models))
+      -- What generates nothing does not stand in for what does.
+      and (m.max_output_tokens is distinct from 0 or (p_request ->> 'max_output_tokens')::numeric = 0)
   )
   select
     r.model,

@@ -2,7 +2,7 @@
 -- granting it fares, price lines, budgets and rate limits with their room; for a refusal what to change. Takes nothing, locks
 -- nothing, so a reserve right after it may decide otherwise. Repeated request ids are not looked at.
 -- worst_case_usd, output_tokens, price_lines, budgets and rate_limits are those of the way that is granted, or of the request as
--- it was asked.
+-- it was asked. input_note says where the input was lowered to what the context window holds.
 create or replace function budget.explain(
   p_key text, p_model text, p_input_tokens bigint, p_max_output_tokens bigint default null, p_options jsonb default '{}'
 ) returns jsonb
@@ -50,7 +50,11 @@ begin
   return jsonb_build_object(
     'verdict', coalesce(v_answer.code, 'granted'), 'message', v_answer.message, 'model', p_model,
     'rung', v_answer.rung, 'rung_changes', v_answer.rung_changes,
-    'input_tokens', v_taken.input_tokens, 'output_tokens', v_taken.output_tokens, 'choices', v_taken.choices,
+    'input_tokens', v_taken.input_tokens,
+    'input_note', case when v_taken.input_tokens < p_input_tokens and not p_options ? 'input_bounds' then format(
+      'the model''s context window has room for %s tokens of input, so no more is held', v_taken.input_tokens
+    ) end,
+    'output_tokens', v_taken.output_tokens, 'choices', v_taken.choices,
     'worst_case_usd', budget.usd(v_taken.cost_nano_usd), 'request_ceiling_usd', budget.usd(v_taken.ceiling_nano_usd),
     'resets_at', v_answer.resets_at, 'retry_after_seconds', v_answer.retry_after_seconds,
     'routes', v_taken.routes, 'ways', v_answer.ways,

@@ -106,7 +106,17 @@ begin
     returning reservation_id, kind, amount_nano_usd, reserved_nano_usd, overrun, source, flags
   )
   select
-    c.item, b.kind::text, null::text, null::text, b.reservation_id, b.amount_nano_usd::bigint, b.reserved_nano_usd::bigint,
+    c.item, b.kind::text, null::text,
+    -- Rare, so what is wrong is looked up again.
+    case when b.kind = 'charged' and b.flags && '{usage_missing,usage_unpriced,usage_rejected}' then format(
+      '%s; the whole hold is charged until usage is reported that can be priced',
+      case
+        when 'usage_missing' = any (b.flags) then 'no usage was reported'
+        when 'usage_unpriced' = any (b.flags) then 'the price that this call was admitted under has no rate for some of its usage'
+        else coalesce(budget_internal.usage_defect(c.usage), 'the usage that was seen cannot be read, or it comes to more than $1000000')
+      end
+    ) end,
+    b.reservation_id, b.amount_nano_usd::bigint, b.reserved_nano_usd::bigint,
     b.overrun, b.source, b.flags
   from booked b
   join unnest(p_closures) c on c.reservation_id = b.reservation_id;

@@ -24,6 +24,8 @@ CARD: dict[str, tuple[int, int, dict[str, str]]] = {
             "web_search": "10000",
         },
     ),
+    # Generates nothing: for embeddings.
+    "e-small": (8_192, 0, {"input": "0.02"}),
 }
 
 

@@ -133,6 +133,9 @@ def test_the_first_call_works_and_a_second_run_finds_it_again(folder: Path) -> N
 def test_the_server_of_a_killed_run_is_stopped_by_down(folder: Path) -> None:
     assert "pgbudget up never ran here" in down(folder).stderr
     run = Up(folder, free_port()).ready()
+    headers = {"authorization": f"Bearer {run.env()['PGBUDGET_KEY']}"}
+    asked = {"model": "e-small", "input": "hello"}
+    assert httpx.post(f"{run.env()['PGBUDGET_URL']}/v1/embeddings", json=asked, headers=headers).status_code == 200
     simulator_port, database_port = ports(run.env())
     run.process.kill()
     run.process.wait()
