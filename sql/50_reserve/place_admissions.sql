@@ -5,6 +5,8 @@ create or replace function budget_internal.place_admissions(
 ) returns budget_internal.admission[]
 language plpgsql volatile
 as $$
+declare
+  v_budget_ids constant bigint[] := array(select s.budget_id from unnest(p_slots) with ordinality s order by s.ordinality);
 begin
   return array(
     select (
@@ -12,16 +14,11 @@ begin
       a.input_tokens, a.output_tokens, a.choices, a.features, a.request_id, a.body_hash, a.holder, a.cost_nano_usd,
       a.variant, a.cap_output_tokens, a.fits_around, a.ceiling_nano_usd, a.route_ids, a.price_ids, a.routes, a.stale_seconds, a.idempotency_days,
       a.budget_ids, a.rate_scope_ids, a.run_name, a.run_id, a.run_limit_nano_usd, a.run_max_grants,
-      array(
+      case when a.run_name is not null and a.run_id is null then array(
         select s.ordinality::integer
         from unnest(p_slots) with ordinality s
-        where a.run_id is null and s.key_id = a.key_id and s.run_name = a.run_name
-      ) || array(
-        select s.ordinality::integer
-        from unnest(a.budget_ids) with ordinality b (budget_id, place)
-        join unnest(p_slots) with ordinality s on s.budget_id = b.budget_id
-        order by b.place
-      ),
+        where s.key_id = a.key_id and s.run_name = a.run_name
+      ) else '{}' end || array_remove(array(select array_position(v_budget_ids, b) from unnest(a.budget_ids) b), null),
       case when a.code is null then budget_internal.uuid_v7(p_now) end
     )::budget_internal.admission
     from unnest(p_admissions) a
