@@ -9,7 +9,7 @@ as $$
 begin
   p_result.code := p_decision.code;
   p_result.worst_case_nano_usd := p_decision.cost_nano_usd;
-  if p_decision.code in ('rate_limit_exceeded', 'tokens_limit_exceeded') then
+  if p_decision.rate is not null then
     return budget_internal.describe_rate_refusal(p_result, p_request, p_rates, p_decision.rate, p_now);
   elsif p_decision.slot is not null then
     return budget_internal.describe_budget_refusal(p_result, p_slots[p_decision.slot], p_rooms, p_decision.slot, p_now);

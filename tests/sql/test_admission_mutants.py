@@ -266,7 +266,7 @@ def tokens_a_minute(world: World) -> None:
     world.settle(granted["reservation_id"], None, "unsent")
     assert world.reserve(key, input_tokens=994, output=50, n=3)["granted_output_tokens"] == 2
     world.execute("select budget.settle(reservation_id, null, 'unsent') from budget_internal.reservations")
-    assert ask(world, key, input_tokens=998, output=50, n=3) == "tokens_limit_exceeded"
+    assert ask(world, key, input_tokens=998, output=50, n=3) == "request_over_limit"
     assert ask(world, key, input_tokens=997, output=50, n=3) == "granted"
 
 
