@@ -67,7 +67,11 @@ def test_tokens_a_minute(world: World, gateway: Gateway, simulator: Simulator, s
     rate_limit(world, never, None, input_bound)
     answer = gateway.chat(never, stream=stream)
     error = error_of(answer)
-    assert (answer.status_code, error["code"], error["pgbudget"]["name"]) == (402, "request_over_limit", world.key_name(never)[1])
+    assert (answer.status_code, error["code"], error["pgbudget"]["name"]) == (
+        402,
+        "request_over_limit",
+        world.key_name(never)[1],
+    )
     assert f"may use {input_bound} tokens a minute" in error["message"]
     assert answer.headers["x-should-retry"] == "false"
     assert "retry-after" not in answer.headers
