@@ -824,6 +824,20 @@ MUTANTS = [
         ),
         (DECIDE, "p_request.input_tokens + least(1, p_request.output_tokens) * p_request.choices", "p_request.input_tokens"),
     ),
+    mutant(
+        "what no minute can have is for later",
+        tokens_a_minute,
+        (DECIDE, "      v_decision.code := 'request_over_limit';", "      v_decision.code := 'tokens_limit_exceeded';"),
+    ),
+    mutant(
+        "what fills a minute is over its limit",
+        tokens_a_minute,
+        (
+            DECIDE,
+            "if p_rates.tpm[v_decision.rate] < p_request",
+            "if p_rates.tpm[v_decision.rate] - p_rates.tokens[v_decision.rate] < p_request",
+        ),
+    ),
     mutant("choices share what shrinks", tokens_a_minute, (DECIDE, "v_room / p_request.choices);", "v_room);")),
     mutant(
         "a rate limit is not locked",
