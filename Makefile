@@ -72,6 +72,7 @@ COMPILE := $(VENV)/lock/bin/uv pip compile --quiet --no-config --universal --pyt
 lock: $(STAMP) ## write the lock files anew; UPGRADE=--upgrade takes newer versions
 	@test -x $(VENV)/lock/bin/uv || { $(BIN)/python -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv; }
 	$(COMPILE) pyproject.toml -o requirements/gateway.txt
+	$(COMPILE) pyproject.toml --extra tokenizer -o requirements/tokenizer.txt
 	$(COMPILE) --group build -o requirements/build.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
 	$(COMPILE) pyproject.toml --extra embedded --extra prices --group build -c requirements/dev.txt -o requirements/up.txt

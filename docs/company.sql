@@ -83,7 +83,7 @@ select pg_temp.refusal(:'lab', 'large', 1000, null) \g /dev/null
 select budget.set_rate_limit('acme', 'key', 'ci', 1, null) \g /dev/null
 select budget.settle((budget.reserve(:'ci', 'small', 1000, 500)).reservation_id, '{"input": 900, "output": 300}') \g /dev/null
 select pg_temp.refusal(:'ci', 'small', 1000, 500) \g /dev/null
-select budget.set_rate_limit('acme', 'key', 'ci', null, 1000) \g /dev/null
+select budget.set_rate_limit('acme', 'key', 'ci', null, 1500) \g /dev/null
 select pg_temp.refusal(:'ci', 'small', 1000, 500) \g /dev/null
 select budget.set_rate_limit('acme', 'key', 'ci', null, null) \g /dev/null
 select pg_temp.refusal(:'lab', 'large', 1000, 500) \g /dev/null

@@ -1,5 +1,5 @@
 begin;
-select plan(20);
+select plan(22);
 -- A request in which everything is wrong; what is reported first is put right, one after the other.
 select budget_test.at('2027-01-15 12:00:00+00');
 select budget_test.key(0.001, '{"allowed_models": ["t-pro"], "request_ceiling_usd": 0.002, "run_ceiling_usd": 0.01}') as k \gset
@@ -28,7 +28,11 @@ select is(budget_test.ask(:'k', 'unpriced', 200, null), 'model_unpriced');
 select is(budget_test.ask(:'k', 't-mini', 2100, null), 'output_limit_required');
 select is(budget_test.ask(:'k', 't-mini', 2100, 1), 'rate_limit_exceeded');
 select budget.set_rate_limit('o', 'key', 'k', null, 100);
-select is(budget_test.ask(:'k', 't-mini', 2100, 1), 'tokens_limit_exceeded');
+select is(budget_test.ask(:'k', 't-mini', 2100, 1), 'request_over_limit', 'above all tokens of a minute');
+select budget.set_rate_limit('o', 'key', 'k', null, 2101);
+select is(budget_test.ask(:'k', 't-mini', 900, 1, 'm'), 'granted');
+select is(budget_test.ask(:'k', 't-mini', 2100, 1), 'tokens_limit_exceeded', 'a full minute, before the ceiling');
+select budget.settle((select reservation_id from budget_internal.reservations where request_id = 'm'), null, 'unsent');
 select budget.set_rate_limit('o', 'key', 'k', null, null);
 select results_eq(
   $$select code, scope_kind from budget.reserve($$ || quote_literal(:'k') || $$, 't-mini', 2100, 1)$$,

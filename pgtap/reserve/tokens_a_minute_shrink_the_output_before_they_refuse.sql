@@ -1,8 +1,9 @@
 begin;
-select plan(17);
+select plan(18);
 select budget_test.at('2027-01-15 12:00:15+00');
 select budget_test.key(1) as k \gset
 select budget.set_rate_limit('o', 'key', 'k', null, 1000);
+create temporary table asked as select :'k'::text as k;
 prepare windows as select s.kind::text, w.requests, w.tokens
   from budget_internal.rate_windows w join budget_internal.scopes s on s.scope_id = w.scope_id order by 1;
 select is((select granted_output_tokens from budget.reserve(:'k', 't-mini', 100, 200)), 200::bigint, 'with room, as asked');
@@ -27,8 +28,22 @@ select is((select granted_output_tokens from budget.reserve(:'k', 't-mini', 990,
 select budget.settle((select reservation_id from budget_internal.reservations where request_id = 'n'), null, 'unsent');
 select is((select granted_output_tokens from budget.reserve(:'k', 't-mini', 997, 500, 'n', '{"n": 3}')), 1::bigint);
 select budget.settle((select reservation_id from budget_internal.reservations where request_id = 'n'), null, 'unsent');
-select is((select code from budget.reserve(:'k', 't-mini', 998, 500, 'n', '{"n": 3}')), 'tokens_limit_exceeded');
-select is((select retry_after_seconds from budget.reserve(:'k', 't-mini', 998, 500, 'n', '{"n": 3}')), null, 'it can never fit: no time to come back');
+prepare never as select code, scope_kind, scope_name, message, resets_at, retry_after_seconds
+  from budget.reserve((select k from asked), 't-mini', 998, 500, 'n', '{"n": 3}');
+select results_eq('never', $$values (
+  'request_over_limit', 'key', 'k',
+  'key "k" may use 1000 tokens a minute, and this request needs at least 1001: it can never fit; shorten the input or ask for a higher limit',
+  null::timestamptz, null::integer
+)$$, 'above the whole limit: no time to come back at');
+-- Also when the minute is full: who waits for that would wait in vain.
+select budget.reserve(:'k', 't-mini', 900, 0, 'full');
+select results_eq('never', $$values (
+  'request_over_limit', 'key', 'k',
+  'key "k" may use 1000 tokens a minute, and this request needs at least 1001: it can never fit; shorten the input or ask for a higher limit',
+  null::timestamptz, null::integer
+)$$, 'in a full minute too');
+select is((select code from budget.reserve(:'k', 't-mini', 997, 500, 'm', '{"n": 3}')), 'tokens_limit_exceeded', 'what fits in an empty minute is for later');
+select budget.settle((select reservation_id from budget_internal.reservations where request_id = 'full'), null, 'unsent');
 select is((select status from budget.reserve(:'k', 't-mini', 1000, 0, 'n', '{"n": 3}')), 'granted', 'without output the input alone counts');
 
 -- The tighter of key and project; the shrunk output can fit a budget that the asked one does not.

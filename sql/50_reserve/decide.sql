@@ -1,7 +1,7 @@
 -- budget_internal.decide: whether one way of granting a request fits all that applies to it, in the order of the codes: requests
 -- a minute, tokens a minute, the key's ceiling, the budgets. Changes nothing: reserve and explain both ask here.
 -- The output allowance shrinks to what a token limit leaves; a token limit refuses only when the input and one token for
--- each choice do not fit.
+-- each choice do not fit: what is above the whole of it as over the limit, since no minute can have it.
 create or replace function budget_internal.decide(
   p_request budget_internal.admission, p_rooms budget_internal.rooms, p_rates budget_internal.rates
 ) returns budget_internal.decision
@@ -21,11 +21,11 @@ begin
       return v_decision;
     end if;
   end loop;
-  -- A limit that can never be met comes before one that is full for now: waiting does not help.
+  -- A limit that can never be met comes before one that is full for now: who waits for that would wait in vain.
   foreach v_scope_id in array p_request.rate_scope_ids loop
     v_decision.rate := array_position(p_rates.scope_ids, v_scope_id);
     if p_rates.tpm[v_decision.rate] < p_request.input_tokens + least(1, p_request.output_tokens) * p_request.choices then
-      v_decision.code := 'tokens_limit_exceeded';
+      v_decision.code := 'request_over_limit';
       return v_decision;
     end if;
   end loop;
@@ -49,6 +49,8 @@ begin
     );
   end if;
 
+  -- From here on no limit of a minute refuses.
+  v_decision.rate := null;
   if v_decision.cost_nano_usd > p_request.ceiling_nano_usd then
     v_decision.code := 'request_over_limit';
     return v_decision;

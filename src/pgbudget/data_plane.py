@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import psycopg
@@ -21,10 +21,14 @@ from pgbudget.http import ClientGone, client_left, usd
 from pgbudget.key_limits import KeyLimits
 from pgbudget.refusals import Refusals
 from pgbudget.settlements import Settlements
+from pgbudget.tokenizer import Tokenizer
 from pgbudget.upstream import Upstream
 from pgbudget.waiting import Waiting, waits
 
 log = logging.getLogger("pgbudget.data_plane")
+
+#: The input tokens of a request on whichever of these routes it goes.
+CountTokens = Callable[[list[dict[str, str]]], Awaitable[int | None]]
 
 #: How long a refusal waits for what has ended to be booked.
 _BOOKED_SECONDS = 1.0
@@ -43,18 +47,28 @@ class DataPlane:
         self.settlements = Settlements(database, self._booked)
         self.waiting = Waiting(self._ask)
         self.refusals = Refusals(background)
+        self.tokenizer = Tokenizer()
         self._reserve = Coalescer(database.reserve_batch, orphaned=self._release)
         self._extend = Coalescer(database.extend_batch)
 
-    async def reserve(self, request: dict[str, Any], receive: Receive) -> ReserveResult:
+    async def reserve(
+        self, request: dict[str, Any], receive: Receive, count_tokens: CountTokens | None = None
+    ) -> ReserveResult:
         """Ask for a hold, and wait for it where the ladder says so; raises a :class:`BudgetError` for everything but a grant.
 
-        ``receive`` tells of a client that leaves while it waits: :class:`ClientGone`.
+        ``receive`` tells of a client that leaves while it waits: :class:`ClientGone`. ``count_tokens``: bounds the input closer
+        than its bytes, if it can; what it finds are the ``input_tokens`` of the request from then on.
         """
         told = self.waiting.behind(request)
         result = told or await self._ask(request)
         if told is None and await self._freed(result):
             result = await self._ask(request)
+        if result.routes and count_tokens and result.status == "denied":
+            # By its bytes it does not fit, and its key goes by a tokenizer.
+            tokens = await count_tokens(result.routes)
+            if tokens is not None:
+                request["input_tokens"] = tokens
+                result = told or await self._ask(request)
         if waits(result) and not self.waiting.full:
             result = await self._wait(request, result, told is None, receive)
         if result.status == "granted":

@@ -28,7 +28,10 @@ _TIMED_OUT = (PoolTimeout, psycopg.errors.LockNotAvailable, psycopg.errors.Query
 
 @dataclass(frozen=True, slots=True)
 class ReserveResult:
-    """``budget.reserve_result``; amounts in nano-USD. See the type's comment in the database."""
+    """``budget.reserve_result``; amounts in nano-USD. See the type's comment in the database.
+
+    ``routes`` of a refusal: all that the request may go, where the key goes by a tokenizer and a closer bound may fit.
+    """
 
     status: str
     code: str | None

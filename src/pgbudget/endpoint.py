@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import uuid
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -65,25 +67,25 @@ class CallEndpoint:
                 request.unbounded,
             )
         holder = uuid.uuid4().hex
-        grant = await self._plane.reserve(
-            {
-                "key": key,
-                "model": request.model,
-                "input_tokens": request.input_tokens,
-                "max_output_tokens": request.cap,
-                "request_id": idempotency_key or f"gw-{holder}",
-                "options": {
-                    # The same body on another route is another request.
-                    "body_hash": hashlib.sha256(self._dialect.path.encode() + b"\n" + body).hexdigest(),
-                    "holder": holder,
-                    **_priced(request),
-                    **({"grow": True} if self._dialect.grows(request) else {}),
-                    **({"run": run} if run else {}),
-                },
+        asked: dict[str, Any] = {
+            "key": key,
+            "model": request.model,
+            "input_tokens": request.input_tokens,
+            "max_output_tokens": request.cap,
+            "request_id": idempotency_key or f"gw-{holder}",
+            "options": {
+                # The same body on another route is another request.
+                "body_hash": hashlib.sha256(self._dialect.path.encode() + b"\n" + body).hexdigest(),
+                "holder": holder,
+                **_priced(request),
+                **({"grow": True} if self._dialect.grows(request) else {}),
+                **({"run": run} if run else {}),
             },
-            receive,
-        )
+        }
+        grant = await self._plane.reserve(asked, receive, partial(self._plane.tokenizer.count, request))
         # No await between the grant and the Call that must end it.
+        if asked["input_tokens"] < request.input_tokens:
+            request = replace(request, input_tokens=asked["input_tokens"])
         return Call(self._plane, self._dialect, request, grant, headers)
 
 

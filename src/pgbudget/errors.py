@@ -36,8 +36,8 @@ STATUS = {
 #: Refusals of a budget or a ceiling: only these carry amounts. Any other answer would tell prices to who has no key.
 WITH_AMOUNTS = frozenset({"request_over_limit", "budget_exceeded", "budget_busy"})
 
-#: Refusals of a rate limit: they have a moment to come back at, unless the request can never fit.
-_RATES = frozenset({"rate_limit_exceeded", "tokens_limit_exceeded"})
+#: Refusals by what passes by itself; all of these are 429, which some SDKs retry whatever else the answer says.
+_PASSES = frozenset({"rate_limit_exceeded", "tokens_limit_exceeded", "budget_busy"})
 
 #: The field of the request that a refusal is about.
 _PARAMS = {
@@ -214,5 +214,5 @@ class Refused(BudgetError):
 
     @property
     def retry_helps(self) -> bool:
-        """Only against what passes by itself: others' holds, and a minute that is full but that the request fits in."""
-        return self.code == "budget_busy" or (self.code in _RATES and self.retry_after is not None)
+        """Only against what passes by itself: others' holds, and a minute that is full."""
+        return self.code in _PASSES

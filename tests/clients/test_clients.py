@@ -112,12 +112,12 @@ OTHERS = [
     Client("python/litellm",     "responses",       LITELLM,     "asked", numbers=False, tools=False),
     Client("python/pydantic_ai", "responses",       PYDANTIC_AI, "asked"),
     Client("node/openai",        "responses",       OPENAI_NODE, "asked"),
-    Client("node/ai",            "responses",       AI,          "asked"),
+    Client("node/ai",            "responses",       AI,          "asked", obeys=False),
     Client("python/openai",      "completions",     OPENAI,      "hidden", tools=False),
     Client("python/langchain",   "completions",     OPENAI,      "hidden", tools=False),
     Client("python/litellm",     "completions",     LITELLM,     "hidden", numbers=False, tools=False),
     Client("node/openai",        "completions",     OPENAI_NODE, "hidden", tools=False),
-    Client("node/ai",            "completions",     AI,          "asked", tools=False),
+    Client("node/ai",            "completions",     AI,          "asked", tools=False, obeys=False),
 ]  # fmt: skip
 EMBEDDINGS = [
     Client("python/openai",      "embeddings",      OPENAI),
@@ -125,7 +125,7 @@ EMBEDDINGS = [
     Client("python/litellm",     "embeddings",      LITELLM, numbers=False),
     Client("python/pydantic_ai", "embeddings",      PYDANTIC_AI),
     Client("node/openai",        "embeddings",      OPENAI_NODE),
-    Client("node/ai",            "embeddings",      AI),
+    Client("node/ai",            "embeddings",      AI, obeys=False),
 ]  # fmt: skip
 COUNTS = [
     Client("python/anthropic",   "count",           ANTHROPIC),
@@ -244,8 +244,8 @@ def test_a_structured_answer(desk: Desk, do: str) -> None:
     assert desk.charged(key) > 0
 
 
-def spent(world: World, model: str) -> tuple[str, str]:
-    key = world.key(20_000)
+def spent(world: World, model: str, period: str = "day") -> tuple[str, str]:
+    key = world.key(20_000, period=period)
     held = world.reserve(key, input_tokens=19_000, output=200)
     world.settle(held["reservation_id"], {"input": 19_000, "output": 200})
     return key, model
@@ -253,6 +253,20 @@ def spent(world: World, model: str) -> tuple[str, str]:
 
 def too_small(world: World, model: str) -> tuple[str, str]:
     return world.key(100), model
+
+
+def spent_for_good(world: World, model: str) -> tuple[str, str]:
+    return spent(world, model, "total")
+
+
+def never_fits(world: World, model: str) -> tuple[str, str]:
+    key = world.key(10**6)
+    world.execute("select budget.set_rate_limit(%s, 'key', %s, null, 50)", *world.key_name(key))
+    return key, model
+
+
+def expired(world: World, model: str) -> tuple[str, str]:
+    return world.key(10**6, expires_at="2020-01-01T00:00:00Z"), model
 
 
 def disabled(world: World, model: str) -> tuple[str, str]:
@@ -283,8 +297,11 @@ Refusal = Callable[[World, str], tuple[str, str]]
     ("refusal", "code", "status"),
     [
         (spent, "budget_exceeded", 402),
+        (spent_for_good, "budget_exceeded", 402),
         (too_small, "request_over_limit", 402),
+        (never_fits, "request_over_limit", 402),
         (disabled, "key_disabled", 403),
+        (expired, "key_expired", 403),
         (not_allowed, "model_not_allowed", 403),
         (unknown, "model_not_found", 404),
         (unpriced, "model_unpriced", 422),
@@ -297,8 +314,19 @@ def test_what_waiting_cannot_mend_is_the_clients_own_error_in_our_words_and_not_
 
 
 @each(OTHERS + EMBEDDINGS, "whole", "stream")
-def test_so_it_is_on_the_other_routes(desk: Desk, do: str) -> None:
-    is_refused(desk, do, spent, "budget_exceeded", 402)
+@pytest.mark.parametrize(
+    ("refusal", "code"), [(spent, "budget_exceeded"), (spent_for_good, "budget_exceeded"), (never_fits, "request_over_limit")]
+)
+def test_so_it_is_on_the_other_routes(desk: Desk, do: str, refusal: Refusal, code: str) -> None:
+    is_refused(desk, do, refusal, code, 402)
+
+
+@each(CLIENTS + OTHERS + EMBEDDINGS, "whole")
+def test_so_it_is_with_a_key_that_is_not_known(desk: Desk, do: str) -> None:
+    watch = Watch(desk.gateway)
+    error = desk.ask(do, "pgb-not-a-key").get("error") or pytest.fail("not refused")
+    assert watch.refusals() == ["401 invalid_key"]
+    assert (error["status"], "this key is not known" in error["message"]) == (401, True)
 
 
 @each(COUNTS, "whole")
@@ -312,29 +340,37 @@ def is_refused(desk: Desk, do: str, refusal: Refusal, code: str, status: int) ->
     error = desk.ask(do, key, model).get("error") or pytest.fail("not refused")
     assert watch.refusals() == [f"{status} {code}"]
     assert (error["type"], error["status"]) == (desk.client.errors[status], status)
-    told = desk.gateway.chat(key, model="t-mini" if code == "budget_exceeded" else model).json()["error"]
+    assert desk.simulator.calls() == 0
+    told = desk.gateway.chat(key, model="t-mini" if status == 402 else model).json()["error"]
     # Some show the body as it came.
     message = error["message"].replace("\\", "")
     if status != 402:
         assert told["message"] in message
         return
     # The worst case differs with the request; whose budget and its numbers do not.
-    limit, name = told["pgbudget"]["limit_usd"], told["pgbudget"]["name"]
+    assert f'key "{told["pgbudget"]["name"]}"' in message
+    if refusal is never_fits:
+        assert "may use 50 tokens a minute" in message
+        return
+    limit = told["pgbudget"]["limit_usd"]
     assert f"${limit}" in message
-    assert f'key "{name}"' in message
     if desk.client.numbers:
         assert (error["numbers"]["limit_usd"], error["numbers"]["spent_usd"]) == (limit, told["pgbudget"]["spent_usd"])
 
 
-@each(CLIENTS, "whole")
-def test_a_rate_limit_that_never_fits_is_tried_again_only_by_who_does_not_listen(desk: Desk, do: str) -> None:
+@each(CLIENTS + OTHERS + EMBEDDINGS, "whole")
+def test_what_only_an_admin_can_mend_is_tried_again_only_by_who_does_not_listen(desk: Desk, do: str) -> None:
+    """It is a 503, which the others obey: x-should-retry."""
     key = desk.world.key(10**6)
-    desk.world.execute("select budget.set_rate_limit(%s, 'key', %s, null, 50)", *desk.world.key_name(key))
+    desk.world.execute(
+        "update budget_internal.scopes set deleted_at = budget_internal.clock() where kind = 'project' and org_id ="
+        " (select scope_id from budget_internal.scopes where kind = 'org' and name = %s)",
+        desk.world.key_name(key)[0],
+    )
     watch = Watch(desk.gateway)
     error = desk.ask(do, key).get("error") or pytest.fail("not refused")
-    assert watch.refusals() == ["429 tokens_limit_exceeded"] * (1 if desk.client.obeys else 3)
-    assert error["status"] == 429
-    assert "can never fit" in error["message"]
+    assert watch.refusals() == ["503 budget_config_invalid"] * (1 if desk.client.obeys else 3)
+    assert "a project, unit, member or tag above it is gone" in error["message"]
     assert desk.simulator.calls() == 0
 
 

@@ -66,7 +66,13 @@ def test_tokens_a_minute(world: World, gateway: Gateway, simulator: Simulator, s
     never = world.key(10**6)
     rate_limit(world, never, None, input_bound)
     answer = gateway.chat(never, stream=stream)
-    assert (answer.status_code, error_of(answer)["code"]) == (429, "tokens_limit_exceeded")
+    error = error_of(answer)
+    assert (answer.status_code, error["code"], error["pgbudget"]["name"]) == (
+        402,
+        "request_over_limit",
+        world.key_name(never)[1],
+    )
+    assert f"may use {input_bound} tokens a minute" in error["message"]
     assert answer.headers["x-should-retry"] == "false"
     assert "retry-after" not in answer.headers
     assert simulator.calls() == 0

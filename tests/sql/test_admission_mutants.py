@@ -266,7 +266,7 @@ def tokens_a_minute(world: World) -> None:
     world.settle(granted["reservation_id"], None, "unsent")
     assert world.reserve(key, input_tokens=994, output=50, n=3)["granted_output_tokens"] == 2
     world.execute("select budget.settle(reservation_id, null, 'unsent') from budget_internal.reservations")
-    assert ask(world, key, input_tokens=998, output=50, n=3) == "tokens_limit_exceeded"
+    assert ask(world, key, input_tokens=998, output=50, n=3) == "request_over_limit"
     assert ask(world, key, input_tokens=997, output=50, n=3) == "granted"
 
 
@@ -823,6 +823,20 @@ MUTANTS = [
             "v_room < least(1, p_request.output_tokens)",
         ),
         (DECIDE, "p_request.input_tokens + least(1, p_request.output_tokens) * p_request.choices", "p_request.input_tokens"),
+    ),
+    mutant(
+        "what no minute can have is for later",
+        tokens_a_minute,
+        (DECIDE, "      v_decision.code := 'request_over_limit';", "      v_decision.code := 'tokens_limit_exceeded';"),
+    ),
+    mutant(
+        "what fills a minute is over its limit",
+        tokens_a_minute,
+        (
+            DECIDE,
+            "if p_rates.tpm[v_decision.rate] < p_request",
+            "if p_rates.tpm[v_decision.rate] - p_rates.tokens[v_decision.rate] < p_request",
+        ),
     ),
     mutant("choices share what shrinks", tokens_a_minute, (DECIDE, "v_room / p_request.choices);", "v_room);")),
     mutant(

@@ -26,7 +26,7 @@ def test_a_batch_of_refusals_writes_no_wal_and_takes_no_transaction_id(world: Wo
         {"key": spent, "code": "budget_exceeded"},
         {"key": busy, "code": "budget_busy"},
         {"key": checked, "code": "budget_exceeded"},
-        {"key": rated, "code": "tokens_limit_exceeded"},
+        {"key": rated, "code": "request_over_limit"},
         {"key": run, "code": "request_over_limit", "options": {"run": {"id": "r"}}},
         {"key": carried, "code": "request_over_limit", "request_id": "x"},
     ]

@@ -38,12 +38,13 @@ _FRAME_TOKENS = 4
 class InputBound:
     """Bound in tokens, and the priced features that the input uses.
 
-    ``chars3`` and ``bytes4`` are estimates of the same input, for keys that are set to go by one: a token for three
-    characters, or for four bytes, of its text. ``unbounded``: the field that may bring in any number of tokens; None where none
-    does.
+    ``text``: what of it is there for text, which a tokenizer counts closer. ``chars3`` and ``bytes4`` are estimates of the same
+    input, for keys that are set to go by one: a token for three characters, or for four bytes, of its text. ``unbounded``: the
+    field that may bring in any number of tokens; None where none does.
     """
 
     tokens: int = 0
+    text: int = 0
     features: set[str] = field(default_factory=set)
     chars3: int = 0
     bytes4: int = 0
@@ -87,6 +88,11 @@ def inputs_bound(body: dict[str, Any], name: str, inputs: list[Any]) -> InputBou
     return _bound_text({**body, name: [one for one in inputs if isinstance(one, str)]}, bound)
 
 
+def text_of(body: dict[str, Any]) -> dict[str, Any]:
+    """What is text of a body: all of it but the bulk of its media."""
+    return {key: _without_media(value, InputBound(), []) for key, value in body.items()}
+
+
 def _bound_text(body: dict[str, Any], bound: InputBound) -> InputBound:
     unsized: list[dict[str, Any]] = []
     text = strict_json.dumps(_without_media(body, bound, unsized))
@@ -98,6 +104,7 @@ def _bound_text(body: dict[str, Any], bound: InputBound) -> InputBound:
         counted = Counter(text.decode("utf-8"))
         size = sum(_longest_form(c) * count for c, count in counted.items())
         characters = counted.total()
+    bound.text = size
     bound.tokens = min(flat + size, UNBOUNDED)
     bound.chars3 = min(flat + -(-characters // 3), _MOST_ESTIMATED)
     bound.bytes4 = min(flat + -(-len(text) // 4), _MOST_ESTIMATED)

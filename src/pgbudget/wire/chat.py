@@ -67,6 +67,7 @@ class Chat(Dialect):
             input_tokens=bound.tokens,
             features=tuple(sorted(bound.features)),
             input_bounds=bound.estimates(),
+            text_tokens=bound.text,
             service_tier=service_tier(body),
             searches=_searches(body["model"]),
             unbounded=bound.unbounded,

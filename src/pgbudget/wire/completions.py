@@ -44,6 +44,7 @@ class Completions(Dialect):
             usage_asked=usage_asked(body),
             input_tokens=bound.tokens,
             input_bounds=bound.estimates(),
+            text_tokens=bound.text,
             unbounded=bound.unbounded,
             service_tier=service_tier(body),
         )

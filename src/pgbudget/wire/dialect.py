@@ -52,8 +52,8 @@ class CannotTurnOff(Exception):
 class ModelRequest:
     """What admission needs to know of a request. ``cap``: output tokens for each of ``choices``, None if not given.
 
-    ``inputs``: how many inputs ``input_tokens`` are of; each may fill the context window.
-    ``input_bounds``: estimates beside the bound, for keys that go by one. ``searches``: the model does so by itself.
+    ``inputs``: how many inputs ``input_tokens`` are of; each may fill the context window. ``text_tokens``: how many of them are
+    for text. ``input_bounds``: estimates beside the bound, for keys that go by one. ``searches``: the model does so by itself.
     ``fee``: the charge kind of a fee that the model has for every request.
     ``usage_asked``: the client wants to see the usage of its stream. ``uses``: how often a feature with a fee may be used.
     ``service_tier``: the price variant that the call may be billed by.
@@ -66,6 +66,7 @@ class ModelRequest:
     cap: int | None
     input_tokens: int
     input_bounds: dict[str, int]
+    text_tokens: int = 0
     inputs: int = 1
     choices: int = 1
     stream: bool = False

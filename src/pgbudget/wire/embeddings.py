@@ -34,6 +34,7 @@ class Embeddings(Dialect):
             inputs=len(inputs),
             input_tokens=bound.tokens,
             input_bounds=bound.estimates(),
+            text_tokens=bound.text,
             unbounded=bound.unbounded,
         )
 

@@ -99,6 +99,7 @@ class Messages(Dialect):
             input_tokens=bound.tokens,
             features=tuple(sorted(features)),
             input_bounds=bound.estimates(),
+            text_tokens=bound.text,
             uses={"web_search": searches} if searches else {},
             service_tier="fast" if body.get("speed") == "fast" else None,
             unbounded=bound.unbounded,

@@ -18,7 +18,8 @@ class Provider:
     unless the client sends its own. ``stream_options``: takes them; who does not reports the usage of every stream anyway.
     ``reasoning_apart``: ``completion_tokens`` leaves reasoning out. ``cost``: where in its usage stands what a call cost, and
     ``cost_unit``: in units of so many USD. ``open_models``: matches the models whose every token that is billed as output is
-    seen in the stream; only their holds grow. Of others it is not known that they do not think unseen.
+    seen in the stream; only their holds grow. Of others it is not known that they do not think unseen. ``tokenizers``: the
+    vocabularies of which it is known that models, by what matches them, are billed by; most are not public.
     """
 
     base_url: str | None = None
@@ -31,10 +32,15 @@ class Provider:
     cost: tuple[str, ...] = ()
     cost_unit: Decimal = Decimal(1)
     open_models: re.Pattern[str] | None = None
+    tokenizers: tuple[tuple[re.Pattern[str], str], ...] = ()
 
     def shows_all(self, upstream_model: str) -> bool:
         """Whether what is billed as this model's output is seen in its stream."""
         return self.open_models is not None and self.open_models.match(upstream_model) is not None
+
+    def tokenizer(self, upstream_model: str) -> str | None:
+        """The vocabulary that this model is billed by, as ``toktok`` names it; None where it is not known."""
+        return next((name for models, name in self.tokenizers if models.match(upstream_model)), None)
 
     @property
     def states_cost(self) -> bool:
@@ -61,6 +67,11 @@ _OPENAI: Final = frozenset({"openai", "responses", "completions", "embeddings"})
 _CHAT: Final = frozenset({"openai"})
 _ALL: Final = _OPENAI | {"anthropic"}
 _ANY: Final = re.compile("")
+# Where an owner names deployments as they like, a name says nothing.
+_O200K: Final = r"(gpt-4o|gpt-4\.[15]|gpt-5|chatgpt-4o|o1|o3|o4-mini)([-.:]|$)"
+_CL100K: Final = r"(gpt-4|gpt-3\.5-turbo|davinci-002|babbage-002)([-:]|$)|text-embedding-(ada-002|3-(small|large))$"
+# Harmony's is the same vocabulary, with other control tokens.
+_GPT_OSS: Final = ((re.compile(r"(openai/)?gpt-oss-"), "o200k_base"),)
 _GEMINI: Final = Provider("https://generativelanguage.googleapis.com/v1beta/openai", _CHAT | {"embeddings"})
 PROVIDERS: Final = {
     "openai": Provider(
@@ -69,6 +80,7 @@ PROVIDERS: Final = {
         "max_completion_tokens",
         # Those before reasoning.
         open_models=re.compile(r"(ft:)?(gpt-3\.5|gpt-4|gpt-4o|gpt-4\.1|chatgpt-4o)(-|$|:)"),
+        tokenizers=((re.compile(f"(ft:)?({_O200K})"), "o200k_base"), (re.compile(f"(ft:)?({_CL100K})"), "cl100k_base")),
     ),
     "anthropic": Provider(
         "https://api.anthropic.com/v1",
@@ -79,20 +91,31 @@ PROVIDERS: Final = {
         open_models=re.compile(r"claude-(3-|(opus|sonnet|haiku)-4(-[015])?(-20\d{6})?$)"),
     ),
     "azure": Provider(None, _OPENAI, "max_completion_tokens", b"api-key"),
-    "cerebras": Provider("https://api.cerebras.ai/v1", _CHAT | {"completions"}, "max_completion_tokens"),
+    "cerebras": Provider("https://api.cerebras.ai/v1", _CHAT | {"completions"}, "max_completion_tokens", tokenizers=_GPT_OSS),
     "cohere": Provider("https://api.cohere.ai/compatibility/v1", _CHAT | {"embeddings"}, stream_options=False),
     "deepseek": Provider("https://api.deepseek.com", _CHAT | {"responses"}, open_models=_ANY),
     "gemini": _GEMINI,
     "google": _GEMINI,
     "gpustack": Provider(),
-    "groq": Provider("https://api.groq.com/openai/v1", _CHAT | {"responses"}, "max_completion_tokens"),
-    "huggingface": Provider("https://router.huggingface.co/v1", _CHAT | {"responses"}),
+    "groq": Provider("https://api.groq.com/openai/v1", _CHAT | {"responses"}, "max_completion_tokens", tokenizers=_GPT_OSS),
+    "huggingface": Provider("https://router.huggingface.co/v1", _CHAT | {"responses"}, tokenizers=_GPT_OSS),
     "mistral": Provider("https://api.mistral.ai/v1", _CHAT | {"embeddings"}, stream_options=False, open_models=_ANY),
     "ollama": Provider(None, _ALL),
-    "openrouter": Provider("https://openrouter.ai/api/v1", _ALL, cost=("cost",)),
+    "openrouter": Provider(
+        "https://openrouter.ai/api/v1",
+        _ALL,
+        cost=("cost",),
+        tokenizers=(
+            *_GPT_OSS,
+            (re.compile(f"openai/({_O200K})"), "o200k_base"),
+            (re.compile(f"openai/({_CL100K})"), "cl100k_base"),
+        ),
+    ),
     "perplexity": Provider("https://api.perplexity.ai", _CHAT, stream_options=False, cost=("cost", "total_cost")),
     "snowflake": Provider(None, _CHAT | {"anthropic"}, "max_completion_tokens"),
-    "together": Provider("https://api.together.xyz/v1", _CHAT | {"completions", "embeddings"}, open_models=_ANY),
+    "together": Provider(
+        "https://api.together.xyz/v1", _CHAT | {"completions", "embeddings"}, open_models=_ANY, tokenizers=_GPT_OSS
+    ),
     "vllm": Provider(None, _ALL),
     "xai": Provider(
         "https://api.x.ai/v1",

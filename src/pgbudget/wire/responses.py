@@ -96,6 +96,7 @@ class Responses(Dialect):
             features=tuple(sorted(bound.features | paid)),
             uses=dict.fromkeys(paid, most or TOOL_CALLS),
             input_bounds=bound.estimates(),
+            text_tokens=bound.text,
             service_tier=service_tier(body),
             unbounded=bound.unbounded,
         )

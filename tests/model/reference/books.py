@@ -62,7 +62,6 @@ class Verdict:
     cost: int | None = None
     slot: Slot | None = None
     rates: list[Scope] = field(default_factory=list)
-    can_ever: bool = True
 
 
 class Books:
@@ -288,7 +287,8 @@ class Books:
         limits = {scope: most for scope in scopes if (most := self.rates[scope].tokens) is not None}
         full = [scope for scope, most in limits.items() if used[scope][1] + least > most]
         if full:
-            return Verdict("tokens_limit_exceeded", rates=full, can_ever=all(least <= limits[scope] for scope in full))
+            never = [scope for scope in full if least > limits[scope]]
+            return Verdict("request_over_limit" if never else "tokens_limit_exceeded", cost=cost, rates=never or full)
         for scope, most in limits.items():
             output = min(output, (most - used[scope][1] - plan.input_tokens) // request.choices)
         if output < plan.output_tokens and cost is not None:
@@ -305,8 +305,8 @@ class Books:
     def _refusal(self, verdict: Verdict) -> Answer:
         answer = Answer("denied", verdict.code, scopes=verdict.rates)
         if verdict.rates:
-            answer.resets_at = self.minute() + MINUTE
-            if verdict.can_ever:
+            if verdict.code != "request_over_limit":
+                answer.resets_at = self.minute() + MINUTE
                 answer.retry_after = (ceil((answer.resets_at - self.now).total_seconds()),) * 2
         elif slot := verdict.slot:
             answer.scopes, answer.budget = [slot.budget.scope], slot.budget.name
