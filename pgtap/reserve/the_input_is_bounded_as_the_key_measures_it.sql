@@ -1,5 +1,5 @@
 begin;
-select plan(15);
+select plan(17);
 select budget_test.key(0.001) as k \gset
 create function budget_test.ask(p_key text, p_input bigint, p_bounds jsonb) returns text language sql as $$
   select concat_ws(' ', coalesce(code, status), rung, coalesce(reserved_nano_usd, worst_case_nano_usd) / 1000)
@@ -33,6 +33,12 @@ select budget_test.drop_holds();
 select budget.set_ladder('o', 'key', 'k', '[{"name": "short", "max_output_tokens": 100}]');
 select is((select code from budget.reserve(:'k', 't-mini', 800, 200)), 'request_over_limit');
 select is((select rung || ' ' || reserved_nano_usd / 1000 from budget.reserve(:'k', 't-mini', 800, 200, null, '{"input_bounds": {"tokenizer": 300}}')), 'short 700');
+select budget_test.drop_holds();
+select is(
+  (select code from budget.reserve(:'k', 't-mini', 500, 200, null, '{"input_bounds": {"tokenizer": null}}')), 'request_over_limit',
+  'who can count counts before a rung is taken'
+);
+select is((select rung from budget.reserve(:'k', 't-mini', 500, 200)), 'short', 'who cannot has the rung');
 -- The context window is the most that any input can be: 128,000.
 select budget.set_budget('o', 'key', 'k', 1, 'day');
 select is(budget_test.ask(:'k', 1000000, '{}'), 'granted 128000');

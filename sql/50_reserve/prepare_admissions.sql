@@ -176,7 +176,12 @@ as $$
         t.key_max_output_tokens, t.model_max_output, t.rung_max_output_tokens
       ) as cap_output_tokens
     ) o
-    where t.rung_place is distinct from 1 or n.tokenizer_tokens < n.bound
+    where case
+      when t.rung_place = 1 then n.tokenizer_tokens < n.bound
+      -- Who has not counted yet, though it could, is to do so before the ladder counts.
+      when t.rung_place > 1 then (t.input_bound = 'tokenizer' and a.input_bounds -> 'tokenizer' = 'null') is not true
+      else true
+    end
     -- Not pulled up: routes are drawn once.
     offset 0
   ), priced as (

@@ -101,7 +101,7 @@ begin
   v_value := v_options -> 'input_bounds';
   if jsonb_typeof(v_value) <> 'object' or (case when jsonb_typeof(v_value) = 'object' then
     v_value - array['tokenizer', 'chars3', 'bytes4'] <> '{}'
-    or jsonb_typeof(v_value -> 'tokenizer') <> 'number' or v_value ->> 'tokenizer' !~ '^[0-9]{1,12}$'
+    or jsonb_typeof(v_value -> 'tokenizer') not in ('number', 'null') or v_value ->> 'tokenizer' !~ '^[0-9]{1,12}$'
     or jsonb_typeof(v_value -> 'chars3') <> 'number' or v_value ->> 'chars3' !~ '^[0-9]{1,12}$'
     or jsonb_typeof(v_value -> 'bytes4') <> 'number' or v_value ->> 'bytes4' !~ '^[0-9]{1,12}$'
   end) then

@@ -64,11 +64,12 @@ class DataPlane:
         if told is None and await self._freed(result):
             result = await self._ask(request)
         if result.routes and count_tokens and result.status == "denied":
-            # By its bytes it does not fit, and its key goes by a tokenizer.
+            # By its bytes it does not fit, and its key goes by a tokenizer. Its ladder is for what does not fit then.
+            del request["options"]["input_bounds"]["tokenizer"]
             tokens = await count_tokens(result.routes)
             if tokens is not None:
                 request["input_tokens"] = tokens
-                result = told or await self._ask(request)
+            result = told or await self._ask(request)
         if waits(result) and not self.waiting.full:
             result = await self._wait(request, result, told is None, receive)
         if result.status == "granted":

@@ -78,6 +78,8 @@ class CallEndpoint:
                 "body_hash": hashlib.sha256(self._dialect.path.encode() + b"\n" + body).hexdigest(),
                 "holder": holder,
                 **_priced(request),
+                # Counted only where its bytes do not fit.
+                "input_bounds": {**request.input_bounds, "tokenizer": None},
                 **({"grow": True} if self._dialect.grows(request) else {}),
                 **({"run": run} if run else {}),
             },
@@ -94,7 +96,6 @@ def _priced(request: ModelRequest) -> dict[str, Any]:
     return {
         "n": request.choices,
         "features": list(request.features),
-        "input_bounds": request.input_bounds,
         **({"inputs": request.inputs} if request.inputs > 1 else {}),
         **({"uses": request.uses} if request.uses else {}),
         **({"service_tier": request.service_tier} if request.service_tier else {}),

@@ -179,9 +179,21 @@ def test_an_unknown_tokenizer_on_any_way_leaves_the_bytes(priced: World, gateway
     nothing_held(priced, climbs)
     assert simulator.calls() == 0
 
-    key = key_of(priced, BETWEEN - 2_000, ladder=[{"name": "short", "max_output_tokens": 10}])
-    answer = ask(gateway, key)
+    # A rung for which the bytes do is taken all the same.
+    climbs = key_of(priced, 13_400, ladder=[{"name": "short", "max_output_tokens": 10}])
+    answer = ask(gateway, climbs, model="mixed")
     assert (answer.status_code, answer.headers["x-pgbudget-rung"]) == (200, "short")
+
+
+@pytest.mark.parametrize(("route", "stream"), [each for each in EACH if each.values[0] is not EMBEDDINGS])
+def test_a_ladder_is_for_what_does_not_fit_by_its_tokens(
+    priced: World, gateway: Gateway, simulator: Simulator, route: Route, stream: bool
+) -> None:
+    """Also where its rungs would fit by their bytes."""
+    ladder = [{"name": "short", "max_output_tokens": 20}]
+    for limit, rung in ((13_400, None), (BETWEEN - 2_000, "short")):
+        answer = ask(gateway, key_of(priced, limit, ladder=ladder), route, stream)
+        assert (answer.status_code, answer.headers.get("x-pgbudget-rung")) == (200, rung)
 
 
 def test_input_of_any_size_is_not_counted(priced: World, gateway: Gateway, simulator: Simulator) -> None:

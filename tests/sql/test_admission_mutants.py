@@ -891,7 +891,7 @@ MUTANTS = [
         a_ladder,
         (RESERVE, "elsif v_undecided and v_result.code not in (", "elsif false and v_result.code not in ("),
     ),
-    mutant("the tokenizer is never asked", a_tighter_bound, (PREPARE, "or n.tokenizer_tokens < n.bound", "or false")),
+    mutant("the tokenizer is never asked", a_tighter_bound, (PREPARE, "then n.tokenizer_tokens < n.bound", "then false")),
     mutant(
         "the tokenizer is asked first",
         a_tighter_bound,
