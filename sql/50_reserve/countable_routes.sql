@@ -1,15 +1,12 @@
--- budget_internal.countable_routes: all that a request may be sent to, as it was asked or by its ladder, for a key that goes by a
--- tokenizer; null for other keys. Which tokens its input has depends on these; the closer bound must hold for all of them.
+-- budget_internal.countable_routes: all that a request may be sent to, as it was asked or by its ladder. Which tokens its input
+-- has depends on these; a closer bound must hold for all of them.
 create or replace function budget_internal.countable_routes(p_key_id bigint, p_model text) returns jsonb
 language plpgsql stable
 as $$
 declare
   v_key budget_internal.keys;
 begin
-  select k.* into v_key from budget_internal.keys k where k.key_id = p_key_id and k.input_bound = 'tokenizer';
-  if not found then
-    return null;
-  end if;
+  select k.* into v_key from budget_internal.keys k where k.key_id = p_key_id;
   return (
     select jsonb_agg(distinct jsonb_build_object('provider', r.provider, 'upstream_model', r.upstream_model))
     from (
@@ -35,4 +32,4 @@ end
 $$;
 revoke all on function budget_internal.countable_routes(bigint, text) from public;
 comment on function budget_internal.countable_routes(bigint, text) is
-  'Where a request of a key that goes by a tokenizer may go; null for other keys.';
+  'Where a request may go, by its plan and its ladder.';

@@ -11,7 +11,7 @@ as $$
       from budget_internal.period_bounds(
         b.period, b.anchor_at, b.time_zone, b.fiscal_month, b.fiscal_day, t.starts_at - interval '1 microsecond'
       ) e
-    ) end
+    ) end, null::text[]
   from (select distinct budget_id from unnest(p_budget_ids) budget_id) i
   join budget_internal.budgets b on b.budget_id = i.budget_id
   cross join lateral budget_internal.period_bounds(

@@ -11,6 +11,7 @@ declare
   v_decision budget_internal.decision;
   v_scope_id bigint;
   v_room bigint;
+  v_refusal record;
 begin
   v_decision.output_tokens := p_request.output_tokens;
   v_decision.cost_nano_usd := p_request.cost_nano_usd;
@@ -55,11 +56,13 @@ begin
     v_decision.code := 'request_over_limit';
     return v_decision;
   end if;
-  select r.slot, r.code into v_decision.slot, v_decision.code
-  from budget_internal.refusing_slot(
+  -- Not by a query: this is asked for each request of a batch.
+  v_refusal := budget_internal.refusing_slot(
     v_decision.cost_nano_usd, p_request.fits_around, p_request.slots, p_rooms.enforcements, p_rooms.limits, p_rooms.spent,
     p_rooms.held, p_rooms.max_grants, p_rooms.grants, p_rooms.closed
-  ) r;
+  );
+  v_decision.slot := v_refusal.slot;
+  v_decision.code := v_refusal.code;
   return v_decision;
 end
 $$;

@@ -14,17 +14,11 @@ declare
     else format('this request could cost up to $%s', budget.usd(p_result.worst_case_nano_usd))
   end;
 begin
-  if p_slot.budget_id is null then
-    p_result.scope_kind := 'run';
-    p_result.scope_name := p_slot.run_name;
-    p_result.budget_name := 'run';
-  else
-    p_result.budget_id := p_slot.budget_id;
-    select s.kind, s.name, b.name into p_result.scope_kind, p_result.scope_name, p_result.budget_name
-    from budget_internal.budgets b
-    join budget_internal.scopes s on s.scope_id = b.scope_id
-    where b.budget_id = p_slot.budget_id;
-  end if;
+  p_slot := budget_internal.named_slot(p_slot);
+  p_result.budget_id := p_slot.budget_id;
+  p_result.scope_kind := p_slot.names[1];
+  p_result.scope_name := p_slot.names[2];
+  p_result.budget_name := p_slot.names[3];
   p_result.limit_nano_usd := v_limit;
   p_result.spent_nano_usd := v_spent;
   p_result.held_nano_usd := v_held;

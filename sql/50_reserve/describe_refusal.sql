@@ -10,7 +10,7 @@ as $$
 begin
   p_result.code := p_decision.code;
   p_result.worst_case_nano_usd := p_decision.cost_nano_usd;
-  if p_decision.code <> 'rate_limit_exceeded' then
+  if p_request.is_countable and p_decision.code <> 'rate_limit_exceeded' then
     p_result.routes := budget_internal.countable_routes(p_request.key_id, p_request.model);
   end if;
   if p_decision.rate is not null then

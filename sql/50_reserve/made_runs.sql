@@ -7,7 +7,7 @@ begin
   return array(
     select (
       s.lock_key, s.org_id, coalesce(s.budget_id, r.budget_id), s.starts_at, s.ends_at, s.strict, s.key_id, s.run_name,
-      s.run_limit_nano_usd, s.run_max_grants, s.carry_lock_key
+      s.run_limit_nano_usd, s.run_max_grants, s.carry_lock_key, s.names
     )::budget_internal.slot
     from unnest(p_slots) with ordinality s
     left join budget_internal.scopes c on s.budget_id is null

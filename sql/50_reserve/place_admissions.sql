@@ -19,7 +19,7 @@ begin
         from unnest(p_slots) with ordinality s
         where s.key_id = a.key_id and s.run_name = a.run_name
       ) else '{}' end || array_remove(array(select array_position(v_budget_ids, b) from unnest(a.budget_ids) b), null),
-      case when a.code is null then budget_internal.uuid_v7(p_now) end
+      case when a.code is null then budget_internal.uuid_v7(p_now) end, a.is_countable
     )::budget_internal.admission
     from unnest(p_admissions) a
     order by a.item, a.rung_place

@@ -253,7 +253,7 @@ as $$
     to_jsonb(case when j.places is null then j.routes else budget_internal.reordered(j.routes, j.places) end),
     j.stale_seconds, j.idempotency_days, coalesce(j.budget_ids, '{}'), coalesce(j.rate_scope_ids, '{}'), j.run_name, j.run_id,
     coalesce((j.run_ceiling_usd * 1000000000)::bigint, j.key_run_ceiling::bigint),
-    coalesce(j.run_max_steps, j.key_run_max_steps), null::integer[], null::uuid
+    coalesce(j.run_max_steps, j.key_run_max_steps), null::integer[], null::uuid, j.input_bound = 'tokenizer'
   from item i
   left join judged j on j.item = i.item
 $$;

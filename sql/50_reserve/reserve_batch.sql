@@ -118,6 +118,9 @@ begin
     v_decision := budget_internal.decide(v_request, v_rooms, v_rates);
     if v_decision.code is not null then
       if v_request.rung_place = 0 then
+        if v_decision.slot is not null then
+          v_slots[v_decision.slot] := budget_internal.named_slot(v_slots[v_decision.slot]);
+        end if;
         v_result := budget_internal.describe_refusal(v_result, v_request, v_decision, v_slots, v_rooms, v_rates, v_now);
       end if;
       continue;

@@ -17,7 +17,7 @@ begin
   return v_slots || array(
     select (
       budget_internal.run_lock_key(r.key_id, r.run_name), r.org_id, null, '-infinity', 'infinity', true, r.key_id,
-      r.run_name, r.run_limit_nano_usd, r.run_max_grants, null
+      r.run_name, r.run_limit_nano_usd, r.run_max_grants, null, null
     )::budget_internal.slot
     from (
       select distinct on (a.key_id, a.run_name) a.*

@@ -4,7 +4,7 @@ language plpgsql stable
 as $$
 begin
   return array(
-    select (p.lock_key, p.org_id, p.budget_id, p.starts_at, p.ends_at, true, null, null, null, null, null)::budget_internal.slot
+    select (p.lock_key, p.org_id, p.budget_id, p.starts_at, p.ends_at, true, null, null, null, null, null, null)::budget_internal.slot
     from budget_internal.periods p
     where p.period_id in (
       select unnest(r.held_period_ids) from budget_internal.reservations r where r.reservation_id = any (p_reservation_ids)
