@@ -46,7 +46,7 @@ begin
     left join lateral (
       select b.models
       from budget_internal.periods p
-      join budget_internal.budgets b on b.budget_id = p.budget_id
+      cross join lateral (select b.models from budget_internal.budgets b where b.budget_id = p.budget_id offset 0) b
       where p.period_id = i.period_id
       offset 0
     ) b on true

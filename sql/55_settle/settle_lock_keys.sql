@@ -22,11 +22,12 @@ begin
     from (
       select p.lock_key
       from budget_internal.periods p
-      where p.period_id in (select unnest(h.period_ids) from held h)
+      -- By their ids, here and below, whatever the planner believes of these tables.
+      where p.period_id = any (array(select unnest(h.period_ids) from held h))
       union all
       select budget_internal.unit_lock_key(s.scope_id)
       from budget_internal.scopes s
-      where s.scope_id in (select unnest(h.scope_ids) from held h) and s.kind = 'unit'
+      where s.scope_id = any (array(select unnest(h.scope_ids) from held h)) and s.kind = 'unit'
       union all
       select budget_internal.rate_lock_key(i.scope_id)
       from held h

@@ -15,9 +15,9 @@ as $$
       b.limit_nano_usd, b.raise_nano_usd, b.raise_until, p.carried_nano_usd, p_now
     )::numeric as in_force
     from budget_internal.periods p
-    join budget_internal.budgets b on b.budget_id = p.budget_id
-    where p.period_id = i.period_id
     -- A few rows by their keys, whatever the planner believes of these tables.
+    cross join lateral (select * from budget_internal.budgets b where b.budget_id = p.budget_id offset 0) b
+    where p.period_id = i.period_id
     offset 0
   ) n
   cross join lateral unnest(n.thresholds) t (threshold)

@@ -66,6 +66,33 @@ def test_no_call_reads_a_table_that_grows_from_end_to_end(world: World, size: Si
     assert world.verify() == []
 
 
+def test_without_statistics_rows_are_still_found_by_their_keys(world: World) -> None:
+    """As after an upgrade or a restore, until the first ANALYZE: a whole index may then look cheap to read."""
+    with psycopg.connect(world.dsn, autocommit=True) as session:
+        grow(session, Size(keys=5_000), analyze=False)
+        runs = [{**request(secret(number)), "options": {"run": {"id": "r"}}} for number in range(300)]
+        session.execute("select budget.reserve_batch(%s)", (json.dumps(runs),))
+        session.execute("select pg_stat_force_next_flush()")
+        before = rows_fetched(session)
+        new_run = {**request(secret(0)), "options": {"run": {"id": "another"}}}
+        for _ in range(3):
+            settle(session, hold(session, [secret(number) for number in range(5)]))
+        session.execute("select budget.reserve_batch(%s)", (json.dumps([new_run]),))
+        session.execute("select pg_stat_force_next_flush()")
+        after = rows_fetched(session)
+    read = {table: rows - before[table] for table, rows in after.items()}
+    assert {table: rows for table, rows in read.items() if rows >= 300} == {}
+
+
+def rows_fetched(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """So far, by table that grows with its keys and runs."""
+    rows = connection.execute(
+        "select relname, idx_tup_fetch + seq_tup_read from pg_stat_user_tables"
+        " where schemaname = 'budget_internal' and relname in ('scopes', 'runs', 'budgets', 'periods', 'reservations')"
+    ).fetchall()
+    return {name: int(fetched) for name, fetched in rows}
+
+
 def test_a_call_reads_nothing_of_what_its_key_did_before(world: World) -> None:
     """A session keeps the plans that it made when its key was new, while the key makes many calls."""
     key = world.key(10**9)
