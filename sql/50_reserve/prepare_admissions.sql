@@ -173,7 +173,9 @@ as $$
       -- One cap for the whole plan: the smallest that every route, the key, the rung and the caller allow.
       select least(
         coalesce(a.max_output_tokens, t.default_max_output_tokens, t.policy_max_output_tokens, least(t.model_max_output, 8192)),
-        t.key_max_output_tokens, t.model_max_output, t.rung_max_output_tokens
+        t.key_max_output_tokens, t.model_max_output, t.rung_max_output_tokens,
+        -- The most that usage can have: what is added up of it stays in range, and one request does not fail its neighbours.
+        1000000000000
       ) as cap_output_tokens
     ) o
     where case
