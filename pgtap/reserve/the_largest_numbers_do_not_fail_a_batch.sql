@@ -1,5 +1,5 @@
 begin;
-select plan(4);
+select plan(5);
 select budget_test.key() as k \gset
 select budget.set_model('simulator', 'boundless', 1000, null), budget.set_route(null, 'boundless', 'simulator', 'simulator');
 -- Nothing but the requests of a minute bounds this key, and no one knows what the model can write at most.
@@ -16,6 +16,10 @@ select is((select status from budget.reserve(:'k', 't-mini', 1, 1)), 'granted', 
 select is(
   (select status from budget.settle((select reservation_id from budget_internal.reservations where request_id = 'huge'), null, 'unknown')),
   'charged', 'its end is booked'
+);
+select budget.set_model('simulator', 'boundless', 9223372036854775807, null);
+select is(
+  (select status from budget.reserve(:'k', 'boundless', 1, 1, null, '{"inputs": 100000}')), 'granted', 'nor does the widest window'
 );
 select is_empty('select * from budget.verify()', 'the books agree');
 select * from finish();

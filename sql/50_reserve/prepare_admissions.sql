@@ -102,7 +102,8 @@ as $$
       array_agg(distinct t.account_id) as account_ids,
       min(t.max_output_tokens) as model_max_output,
       -- Null: a route without a known window takes the whole input.
-      case when count(*) = count(t.context_window_tokens) then max(t.context_window_tokens) end as context_window_tokens
+      case when count(*) = count(t.context_window_tokens) then least(max(t.context_window_tokens), 1000000000000) end
+        as context_window_tokens
     from (
       select
         q.routing_org_id, q.model, r.route_id, r.provider, r.upstream_model, r.account_id, r.priority, r.weight, c.name as account,
