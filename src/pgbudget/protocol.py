@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -24,6 +25,46 @@ _TARGET = re.compile(rb"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*")
 _RUNS = b"/v1/budget/runs/"
 
 
+class Gathered:
+    """A transport that sends what is written in one turn of the loop as one piece: a head with its body, events with their end.
+
+    Each piece is a system call, and a packet that wakes the client.
+    """
+
+    #: Not more than this waits: then the transport below says when there is enough.
+    most = 64 << 10
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._written: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send this, soon."""
+        if not data:
+            return
+        if not self._written:
+            self._loop.call_soon(self._flush)
+        self._written.append(data)
+        self._size += len(data)
+        if self._size > self.most:
+            self._flush()
+
+    def close(self) -> None:
+        """Close it when all that was written is sent."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        written, self._written, self._size = self._written, [], 0
+        if written and not self._transport.is_closing():
+            self._transport.writelines(written)
+
+
 class StrictProtocol(HttpToolsProtocol):
     """uvicorn's protocol, stricter. The parser refuses both lengths, repeated ones, folded lines and odd names by itself."""
 
@@ -37,7 +78,7 @@ class StrictProtocol(HttpToolsProtocol):
     _moved = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, Gathered(transport, self.loop)))
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

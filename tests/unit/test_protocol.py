@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 import uvicorn
@@ -12,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from pgbudget.embedded import free_port
 from pgbudget.http import respond
-from pgbudget.protocol import StrictProtocol
+from pgbudget.protocol import Gathered, StrictProtocol
 from tests.support.processes import wait_until
 
 HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n"
@@ -110,3 +112,30 @@ def test_requests_in_one_piece_are_answered_in_turn(client: socket.socket) -> No
         piece = client.recv(1 << 16)
         assert piece, answer
         answer += piece
+
+
+def test_what_is_written_in_one_turn_goes_out_in_one_piece() -> None:
+    async def run() -> list[mock._Call]:
+        below = mock.Mock(**{"is_closing.return_value": False})
+        transport = Gathered(below, asyncio.get_running_loop())
+        for part in (b"head", b"", b"body"):
+            transport.write(part)
+        assert not below.mock_calls
+        await asyncio.sleep(0)
+        # What is much does not wait, nor does what is there when it is closed.
+        transport.write(b"next")
+        transport.write(bytes(Gathered.most))
+        transport.write(b"last")
+        transport.close()
+        await asyncio.sleep(0)
+        below.is_closing.return_value = True
+        transport.write(b"late")
+        await asyncio.sleep(0)
+        return [call for call in below.mock_calls if call[0] != "is_closing"]
+
+    assert asyncio.run(run()) == [
+        mock.call.writelines([b"head", b"body"]),
+        mock.call.writelines([b"next", bytes(Gathered.most)]),
+        mock.call.writelines([b"last"]),
+        mock.call.close(),
+    ]
