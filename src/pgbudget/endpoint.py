@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import uuid
+import secrets
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -66,7 +66,7 @@ class CallEndpoint:
                 "known beforehand; leave it out, or put what it stands for into the request as text",
                 request.unbounded,
             )
-        holder = uuid.uuid4().hex
+        holder = secrets.token_hex(16)
         asked: dict[str, Any] = {
             "key": key,
             "model": request.model,

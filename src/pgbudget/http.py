@@ -117,9 +117,8 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
     if coding != "identity" and coding not in CODINGS:
         raise UnsupportedMediaType("content-encoding must be one of gzip, deflate, br and zstd, or absent", "content-encoding")
     length = header(headers, b"content-length")
-    too_large = PayloadTooLarge(f"the body is larger than {limit} bytes")
     if length is not None and length.isascii() and length.isdigit() and int(length) > limit:
-        raise too_large
+        raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
     try:
@@ -133,7 +132,7 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
                 more = message.get("more_body", False)
                 size += len(part)
                 if size > limit:
-                    raise too_large
+                    raise _too_large(limit)
                 parts.append(part)
     except TimeoutError:
         raise RequestTimeout(f"the body did not arrive within {seconds:g} seconds") from None
@@ -147,6 +146,10 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
         raise PayloadTooLarge(f"the body is larger than {limit} bytes when it is decoded") from None
     except Undecodable as error:
         raise InvalidRequest(f"the body is not {coding} as content-encoding says: it {error}", "content-encoding") from None
+
+
+def _too_large(limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"the body is larger than {limit} bytes")
 
 
 def _check_media(content_type: str) -> None:
