@@ -8,7 +8,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from starlette.types import Message, Receive, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from pgbudget.errors import (
     InvalidRequest,
@@ -29,8 +29,20 @@ class ClientGone(Exception):
     """The client closed the connection."""
 
 
-async def client_left(receive: Receive) -> None:
-    """Returns when the client of a request that was read has closed the connection."""
+#: The extension of a scope in which the server says what :func:`leaving` returns: one for each connection.
+LEAVING = "pgbudget.leaving"
+
+
+def leaving(scope: Scope, receive: Receive) -> asyncio.Future[None]:
+    """Done when the client of a request that was read has closed the connection; not to be cancelled, others may have it.
+
+    A server that does not say so is asked by a task, for each call.
+    """
+    told: asyncio.Future[None] | None = scope.get("extensions", {}).get(LEAVING)
+    return told if told is not None else asyncio.ensure_future(_disconnected(receive))
+
+
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from pgbudget.errors import BudgetError, HeadTooLarge, InvalidRequest, RequestTimeout
-from pgbudget.http import dumps
+from pgbudget.http import LEAVING, dumps
 
 #: Of a request line and its headers together, in bytes and in headers.
 MAX_HEAD = 64 << 10
@@ -79,10 +79,12 @@ class StrictProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, Gathered(transport, self.loop)))
+        self._leaving: asyncio.Future[None] = self.loop.create_future()
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._leaving.set_result(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -94,6 +96,7 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {LEAVING: self._leaving}  # type: ignore[dict-item]
         self._in_head = True
         self._await_head()
 
@@ -115,6 +118,9 @@ class StrictProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._moved = True
         super().on_message_complete()
+        if not self.pipeline:
+            # A large body has stopped it, and who does not read on never sees a client leave.
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         fault = sys.exception()
