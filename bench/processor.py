@@ -1,6 +1,6 @@
-"""What a call takes of the gateway's processor, and where it goes: by package and by function. Sampled by py-spy.
+"""What a call takes of the gateway's processor, and where it goes: by package and by function.
 
-``.venv/bin/python -m bench.processor [--quick] [--seconds 1] [--rounds 5] [--kinds whole,streamed] [--ways ...]``
+``.venv/bin/python -m bench.processor [--quick] [--seconds 1] [--rounds 5] [--kinds whole,streamed]``
 
 Processor time, not time: what else the machine does makes it noisier, no more. Ways and kinds as in ``bench.calls``.
 """
@@ -8,9 +8,11 @@ Processor time, not time: what else the machine does makes it noisier, no more. 
 from __future__ import annotations
 
 import argparse
-import re
+import json
+import os
+import signal
 import statistics
-import subprocess
+import sys
 import tempfile
 from collections import Counter
 from contextlib import ExitStack
@@ -39,41 +41,37 @@ from bench.report import Table, save, spread
 from bench.support import DEFAULT_SERVER, cluster, gateway_login, make_chain
 from pgbudget.embedded import free_port
 
-SAMPLES_PER_SECOND = 200
 FUNCTIONS = 25
+#: So much longer than a measurement is sampled.
+LONGER = 20
 #: Who runs a frame, by the beginning of its file; all else is Python's own library.
 PACKAGES = ("pgbudget", "aiohttp", "psycopg", "psycopg_pool", "starlette", "uvicorn", "circuitbreaker")
-#: What nothing in Python is above: uvloop, which reads, parses and waits.
-LOOP = "Runner.run (asyncio/runners.py)"
-
-_FRAME = re.compile(r"(.*) \((.*?)(?::\d+)?\)")
 
 
-def sampled(target: Target, cell: Cell, seconds: float) -> Counter[str]:
-    """Samples by the function that ran, as ``name (file)``, of the gateway under a load."""
+class Sampled(Ways):
+    """The gateway with a sampler in it, whose samples are in a file when it has ended."""
+
+    def sampled(self, file: Path) -> Target:
+        port = free_port()
+        command: list[str | Path] = [sys.executable, "-m", "bench.sampled", file, "serve", "--port", str(port)]
+        return self._target(command, port, "/readyz", self._environment, self._key)
+
+
+def sampled(simulator: str, dsn: str, key: str, cell: Cell, seconds: float) -> Counter[str]:
+    """Samples of the gateway under a load, by the function that ran, as ``name (file)``."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "samples"
-        command = [BIN / "py-spy", "record", "-r", SAMPLES_PER_SECOND, "-d", max(1, round(seconds)), "-f", "raw", "-o", file]
-        spy = subprocess.Popen(
-            [str(part) for part in [*command, "-p", target.pid]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        measure(target, cell, seconds + 1)
-        _, said = spy.communicate(timeout=60)
-        if spy.returncode:
-            raise SystemExit(f"py-spy failed: {said}")
-        own: Counter[str] = Counter()
-        for line in file.read_text().splitlines():
-            stack, _, count = line.rpartition(" ")
-            frame = _FRAME.fullmatch(stack.rpartition(";")[2])
-            if frame is not None:
-                own[f"{frame[1]} ({frame[2]})"] += int(count)
-    return own
+        with ExitStack() as stack:
+            target = Sampled(stack, simulator, dsn, key).sampled(file)
+            measure(target, cell, 1)
+            assert target.pid is not None
+            os.kill(target.pid, signal.SIGUSR1)
+            measure(target, cell, seconds)
+        return Counter(json.loads(file.read_text()))
 
 
 def package(function: str) -> str:
     """Whose a function is."""
-    if function == LOOP:
-        return "uvloop"
     first = function.rpartition("(")[2].partition("/")[0]
     return first if first in PACKAGES else "Python's library"
 
@@ -88,15 +86,14 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a third of a second, two rounds: to see that it runs")
-    parser.add_argument("--seconds", type=float, help="of one measurement; ten times that is sampled")
+    parser.add_argument("--seconds", type=float, help=f"of one measurement; {LONGER} times that is sampled")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--kinds", default="whole,streamed")
-    parser.add_argument("--ways", default=f"{PASSED_ON},{NO_BUDGETS},{ENFORCED}")
     parser.add_argument("--server", choices=["15", "18"], default=DEFAULT_SERVER)
     arguments = parser.parse_args()
     seconds = arguments.seconds or (0.3 if arguments.quick else 1)
     rounds = arguments.rounds or (2 if arguments.quick else 5)
-    kinds, ways = arguments.kinds.split(","), arguments.ways.split(",")
+    kinds, ways = arguments.kinds.split(","), [PASSED_ON, NO_BUDGETS, ENFORCED]
     used: dict[str, dict[str, list[float]]] = {kind: {way: [] for way in ways} for kind in kinds}
     own: dict[str, Counter[str]] = {}
     with ExitStack() as stack:
@@ -106,7 +103,8 @@ def main() -> None:
         simulator = f"http://127.0.0.1:{port}"
         command: list[str | Path] = [BIN / "pgbudget", "simulate", "--port", str(port)]
         stack.enter_context(server(command, port, "/healthz", {"PGBUDGET_SIMULATOR_KEY": PROVIDER_KEY}))
-        starts = Ways(stack, simulator, gateway_login(connection, made.dsn("bench")), make_chain(connection, "org"))
+        dsn, key = gateway_login(connection, made.dsn("bench")), make_chain(connection, "org")
+        starts = Ways(stack, simulator, dsn, key)
         targets = {way: starts.start(way) for way in ways}
         for kind in kinds:
             httpx.post(f"{simulator}/simulator/defaults", json=KINDS[kind].behaviour).raise_for_status()
@@ -118,9 +116,9 @@ def main() -> None:
                     let_finish(targets[way])
                     if round_:
                         used[kind][way].append(sample["cpu_us_per_call"])
-            own[kind] = sampled(targets[ways[-1]], cell, seconds * 10)
+            own[kind] = sampled(simulator, dsn, key, cell, seconds * LONGER)
         assert connection.execute("select * from budget.verify()").fetchall() == []
-    calls = {kind: statistics.median(used[kind][ways[-1]]) for kind in kinds}
+    calls = {kind: statistics.median(used[kind][ENFORCED]) for kind in kinds}
     packages: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     for kind, counted in own.items():
         for function, count in counted.items():
@@ -133,10 +131,10 @@ def main() -> None:
             "rows": [[way, *(str(spread(used[kind][way])) for kind in kinds)] for way in ways],
         },
         "packages": {
-            "columns": [f"{ways[-1]}: whose code runs", *heads],
+            "columns": [f"{ENFORCED}: whose code runs", *heads],
             "rows": shares(packages, calls, [name for name, _ in sum(packages.values(), Counter()).most_common()]),
         },
-        "functions": {"columns": [f"{ways[-1]}: function, itself", *heads], "rows": shares(own, calls, most)},
+        "functions": {"columns": [f"{ENFORCED}: function, itself", *heads], "rows": shares(own, calls, most)},
     }
     save(
         "processor",
