@@ -52,7 +52,7 @@ class NoBudgets(DataPlane):
         super().__init__(*parts)
         self.settlements = Unsettled(self._database, self._booked)
 
-    async def reserve(self, request: dict[str, Any], left: asyncio.Future[None]) -> ReserveResult:
+    async def reserve(self, request: dict[str, Any], *_: Any) -> ReserveResult:
         return ReserveResult(
             status="granted",
             reservation_id=uuid.uuid4(),
