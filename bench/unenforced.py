@@ -78,11 +78,11 @@ class PassedOn:
         body = await read_body(scope["headers"], receive, config.max_body_bytes, config.body_seconds)
         response = await self._upstream.post(account, provider(_SIMULATOR), self._path, body, scope["headers"], True)
         length = [(b"content-length", value.encode())] if (value := response.headers.get("content-length")) else []
-        headers = [*returned_headers(response.raw_headers), *length]
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        async for chunk in response.content.iter_any():
+        headers = [*returned_headers(response), *length]
+        await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+        async for chunk in response.aiter_raw():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        response.close()
+        await response.aclose()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

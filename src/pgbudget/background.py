@@ -102,6 +102,6 @@ async def look(
     except (NotSent, Broken) as error:
         raise UpstreamFailed(str(error)) from None
     try:
-        return response.status, b"".join(await read(response, plane.config.idle_seconds))
+        return response.status_code, b"".join(await read(response, plane.config.idle_seconds))
     finally:
-        response.close()
+        await response.aclose()

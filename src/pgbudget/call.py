@@ -14,7 +14,7 @@ import random
 import time
 from dataclasses import replace
 
-import aiohttp
+import httpx
 from starlette.types import Send
 
 from pgbudget.background import BackgroundAnswer
@@ -44,7 +44,7 @@ class AttemptFailed(Exception):
     is the provider's own.
     """
 
-    def __init__(self, ending: Ending, error: BudgetError | None, response: aiohttp.ClientResponse | None = None) -> None:
+    def __init__(self, ending: Ending, error: BudgetError | None, response: httpx.Response | None = None) -> None:
         super().__init__(ending.outcome)
         self.ending = ending
         self.error = error
@@ -53,7 +53,7 @@ class AttemptFailed(Exception):
     @property
     def final(self) -> bool:
         """Whether the same route cannot be tried again under the same hold, or will not do better."""
-        denied = self.response is not None and self.response.status in (401, 403, 404)
+        denied = self.response is not None and self.response.status_code in (401, 403, 404)
         return denied or self.ending.outcome not in ("released", "unsent")
 
 
@@ -200,7 +200,7 @@ class Call:
             log.info("call %s: no next attempt (%s)", self._reservation.id, result.code)
             return False
         if failed is not None and failed.response is not None:
-            failed.response.close()
+            await failed.response.aclose()
         self._sent = False
         self._pending = None
         return True
@@ -215,7 +215,7 @@ class Call:
                 if wait is None or failure.final or client.gone:
                     raise
                 if failure.response is not None:
-                    failure.response.close()
+                    await failure.response.aclose()
             self._sent = False
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311
 
@@ -295,45 +295,45 @@ class Call:
             ) from None
         except Broken as error:
             raise AttemptFailed(self._ending(), UpstreamFailed(str(error))) from None
-        self._status = response.status
+        self._status = response.status_code
         if self._status in (401, 403):
             # Who calls cannot mend it: it is not their key that was refused.
             log.warning("a provider answered %d to the key in %s", self._status, account.variable)
         if _elsewhere(self._status):
             raise AttemptFailed(refused(self._status), None, response)
-        if not _succeeded(response):
+        if not response.is_success:
             self._pending = refused(self._status)
         await self._pass_on(response, client)
 
-    async def _pass_on(self, response: aiohttp.ClientResponse, client: Client) -> None:
+    async def _pass_on(self, response: httpx.Response, client: Client) -> None:
         try:
             media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if _succeeded(response) and media == "text/event-stream":
-                await client.start(response.status, [*returned_headers(response.raw_headers), *self.own_headers()])
+            if response.is_success and media == "text/event-stream":
+                await client.start(response.status_code, [*returned_headers(response), *self.own_headers()])
                 stream = Stream(response, self._meter, client, self._reservation)
                 await stream.pass_on(self._reservation.growing if self._grows else None, self._plane.config.idle_seconds)
             else:
                 await self._pass_on_whole(response, client)
         finally:
-            response.close()
+            await response.aclose()
 
-    async def _pass_on_whole(self, response: aiohttp.ClientResponse, client: Client) -> None:
+    async def _pass_on_whole(self, response: httpx.Response, client: Client) -> None:
         parts = await read(response, self._plane.config.idle_seconds)
-        if _succeeded(response):
+        if response.is_success:
             await self._conclude(parts)
-        elif response.status in (400, 422) and self._asks_usage and b"stream_options" in b"".join(parts):
+        elif response.status_code in (400, 422) and self._asks_usage and b"stream_options" in b"".join(parts):
             raise UsageNotAsked
         else:
             self._reservation.end(self._ending())
-        if 300 <= response.status < 400:
+        if response.is_redirect:
             raise UpstreamFailed("the provider answered with a redirect, which is not followed")
         length = b"%d" % sum(map(len, parts))
-        headers = [*returned_headers(response.raw_headers), *self.own_headers(), (b"content-length", length)]
-        if not _succeeded(response):
+        headers = [*returned_headers(response), *self.own_headers(), (b"content-length", length)]
+        if not response.is_success:
             headers.append((SOURCE, b"upstream"))
         if client.waits_for_cost and self._reservation.ended:
             headers.append((b"x-pgbudget-cost-usd", (await self._reservation.cost()).encode()))
-        await client.start(response.status, headers)
+        await client.start(response.status_code, headers)
         *parts, last = parts or [b""]
         for part in parts:
             await client.send(part)
@@ -349,10 +349,6 @@ class Call:
             await answer.follow()
         else:
             self._reservation.end(unknown("answer not readable"))
-
-
-def _succeeded(response: aiohttp.ClientResponse) -> bool:
-    return 200 <= response.status < 300
 
 
 def _elsewhere(status: int) -> bool:

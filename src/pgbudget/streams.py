@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
+import httpx
 
 from pgbudget.client import Client
 from pgbudget.endings import ending_of
 from pgbudget.growing import GrowingHold
 from pgbudget.reservation import Reservation
-from pgbudget.upstream import Broken, pieces
+from pgbudget.upstream import pieces
 from pgbudget.wire.dialect import Meter
 
 #: For so long a client may keep a growing stream from being read on; then all that may come meanwhile must be held.
@@ -20,7 +20,7 @@ _STALL_SECONDS = 1.0
 class Stream:
     """One stream. Its end is reported before the last byte goes out."""
 
-    def __init__(self, response: aiohttp.ClientResponse, meter: Meter, client: Client, reservation: Reservation) -> None:
+    def __init__(self, response: httpx.Response, meter: Meter, client: Client, reservation: Reservation) -> None:
         self._response = response
         self._meter = meter
         self._client = client
@@ -29,13 +29,13 @@ class Stream:
     async def pass_on(self, growing: GrowingHold | None, idle_seconds: float) -> None:
         """Send it on, to its end or until it breaks or is cut. ``growing``: what must hold it, where its hold grows."""
         try:
-            async for chunk in pieces(self._response.content.iter_any(), idle_seconds):
+            async for chunk in pieces(self._response, idle_seconds):
                 if growing is not None:
                     if not await self._grow(growing, chunk):
                         return
                 elif out := self._meter.stream(chunk):
                     await self._client.send(out)
-        except Broken:
+        except (httpx.HTTPError, httpx.StreamError):
             self._conclude(broken=True)
             # The client must see that the stream broke: the response is left unfinished, so the server cuts it.
             return
@@ -88,7 +88,7 @@ class Stream:
 
     async def _cut(self, end: bytes, why: str, sending: asyncio.Future[None] | None = None) -> None:
         """End the stream in the dialect's words, but first at its provider: what that goes on to generate is not held."""
-        self._response.close()
+        await self._response.aclose()
         self._meter.note["reason"] = f"cut: {why}"
         self._conclude(broken=True)
         if sending is not None:

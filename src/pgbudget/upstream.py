@@ -1,17 +1,16 @@
-"""Calls to providers."""
+"""Calls to providers, on the transport itself: the stock client costs ten times as much and follows redirects."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import aiohttp
-import certifi
-from aiohttp.http import HttpProcessingError
+import httpx
 from circuitbreaker import CircuitBreaker
+from httpx_aiohttp import AiohttpTransport
 
 from pgbudget.errors import UpstreamFailed
 
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from pgbudget.wire.providers import Provider
 
 #: Headers of a client that go on to the provider. Everything else stays: keys, cookies, addresses.
-_FORWARDED = frozenset(
-    {b"accept", b"anthropic-beta", b"anthropic-version", b"openai-beta", b"user-agent", b"x-client-request-id"}
-)
+_FORWARDED = (b"accept", b"anthropic-beta", b"anthropic-version", b"openai-beta", b"user-agent", b"x-client-request-id")
 #: Headers of a provider's answer that do not go back to the client.
 _WITHHELD = frozenset(
     {
@@ -34,10 +31,6 @@ _WITHHELD = frozenset(
 
 #: Larger answers are not read to their end, where they must be read whole.
 _MAX_ANSWER = 256 << 20
-#: What a lost connection, or an answer that is no HTTP, is raised as.
-_LOST = (aiohttp.ClientError, HttpProcessingError, OSError)
-#: That the connection never stood.
-_NEVER_STOOD = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 #: Only the gateway says these: what a caller reads in them is never a provider's word.
 _OWN = b"x-pgbudget-"
 
@@ -64,13 +57,22 @@ class Upstream:
     """One connection pool for all accounts. Redirects are answers, never followed."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
-        self._session: aiohttp.ClientSession | None = None
+        self._transport: httpx.AsyncBaseTransport = AiohttpTransport(client=_connections)
+        self._timeout = {
+            "connect": config.connect_seconds,
+            # Until the first byte and between two pieces there are limits of their own, kept by the caller.
+            "read": None,
+            "write": config.idle_seconds,
+            "pool": config.connect_seconds,
+        }
+        self._first_byte_seconds = config.first_byte_seconds
+        self._breaker_failures = config.breaker_failures
+        self._breaker_seconds = config.breaker_seconds
         self._breakers: dict[str, CircuitBreaker] = {}
 
     async def post(
         self, account: Account, provider: Provider, path: str, body: bytes, client_headers: Headers, simulated: bool
-    ) -> aiohttp.ClientResponse:
+    ) -> httpx.Response:
         """Send a JSON body; returns the answer with its body unread. Raises :class:`NotSent` or :class:`Broken`."""
         return await self.send("POST", account, provider, path, body, client_headers, simulated)
 
@@ -83,87 +85,88 @@ class Upstream:
         body: bytes = b"",
         client_headers: Headers | None = None,
         simulated: bool = False,
-    ) -> aiohttp.ClientResponse:
+    ) -> httpx.Response:
         """As :meth:`post`, with any method."""
+        key = account.key.encode()
         headers = [
-            (provider.key_header, f"Bearer {account.key}" if provider.key_header == "authorization" else account.key),
-            ("content-type", "application/json"),
-            ("accept-encoding", "identity"),
+            (provider.key_header, b"Bearer " + key if provider.key_header == b"authorization" else key),
+            (b"content-type", b"application/json"),
+            (b"accept-encoding", b"identity"),
         ]
         for name, value in client_headers or ():
             # How to behave is for the simulator only: no provider needs to see it.
             if name in _FORWARDED or (simulated and name == b"x-simulate"):
-                headers.append((name.decode(), value.decode("utf-8", "replace")))
-        if provider.headers:
-            sent = {name for name, _ in headers}
-            headers += [(name, value) for name, value in provider.headers if name not in sent]
+                headers.append((name, value))
+        sent = {name for name, _ in headers}
+        headers += [(name, value) for name, value in provider.headers if name not in sent]
+        request = httpx.Request(
+            method, _url(account.base_url + path), headers=headers, content=body, extensions={"timeout": self._timeout}
+        )
         breaker = self._breaker(account)
         if breaker.opened:
             raise NotSent("the provider has failed again and again and is left alone for a while", breaker.open_remaining + 1)
-        session = self._session or self._open()
-        response: aiohttp.ClientResponse | None = None
+        response: httpx.Response | None = None
         try:
             with breaker:
-                async with asyncio.timeout(self._config.first_byte_seconds):
-                    response = await session.request(
-                        method, account.base_url + path, headers=headers, data=body or None, allow_redirects=False
-                    )
-                if response.status >= 500:
+                async with asyncio.timeout(self._first_byte_seconds):
+                    response = await self._transport.handle_async_request(request)
+                if response.status_code >= 500:
                     raise _Failing
         except _Failing:
             assert response is not None
-        except _NEVER_STOOD as error:
-            raise NotSent("the provider could not be reached") from error
         except TimeoutError:
             raise Broken("the provider did not answer in time") from None
-        except _LOST as error:
+        except (httpx.HTTPError, aiohttp.ClientError) as error:
+            # What is no HTTP comes as it is. The transport calls every lost connection a connect error; the cause tells which ones never stood.
+            if isinstance(error.__cause__, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+                raise NotSent("the provider could not be reached") from error
             raise Broken("the provider broke the connection before it answered") from error
         return response
-
-    def _open(self) -> aiohttp.ClientSession:
-        self._session = aiohttp.ClientSession(
-            # 0: as many as there are calls; budgets are what limits calls. Short of the five seconds at which the hastiest
-            # servers close: a request on a connection that is being closed is lost, and counts as sent.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4, ssl=_authorities()),
-            # Until the first byte and between two pieces there are limits of their own.
-            timeout=aiohttp.ClientTimeout(connect=self._config.connect_seconds, sock_connect=self._config.connect_seconds),
-            # What a provider lets one caller keep is no other's.
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        return self._session
 
     def _breaker(self, account: Account) -> CircuitBreaker:
         """What keeps calls from a provider that only fails. After its time is up the next calls show if it is back."""
         if account.base_url not in self._breakers:
             self._breakers[account.base_url] = CircuitBreaker(
                 # Nothing counts as often as this.
-                failure_threshold=self._config.breaker_failures or 2**63,
-                recovery_timeout=max(1, int(self._config.breaker_seconds)),
+                failure_threshold=self._breaker_failures or 2**63,
+                recovery_timeout=max(1, int(self._breaker_seconds)),
                 name=account.base_url,
             )
         return self._breakers[account.base_url]
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._transport.aclose()
 
 
-def _authorities() -> ssl.SSLContext:
-    """Who vouches for providers: whom the environment names, else the system's authorities and certifi's."""
-    context = ssl.create_default_context()
-    if not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")):
-        context.load_verify_locations(certifi.where())
-    return context
+def _connections() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            # As many as there are calls: budgets are what limits calls.
+            limit=0,
+            # Short of the five seconds at which the hastiest servers close: a request on a connection that is being closed is
+            # lost, and counts as sent.
+            keepalive_timeout=4,
+            ssl=httpx.create_ssl_context(),
+        ),
+        # One caller's cookies must not come back with the next one's call.
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
 
 
-def returned_headers(said: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The headers of an answer that a client may see, of those as they came."""
-    headers = [(name.lower(), value) for name, value in said]
+@lru_cache(maxsize=256)
+def _url(text: str) -> httpx.URL:
+    """Parsed once: providers have few addresses, answers in the background many."""
+    return httpx.URL(text)
+
+
+def returned_headers(response: httpx.Response) -> Headers:
+    """The headers of an answer that a client may see."""
+    headers = ((name.lower(), value) for name, value in response.headers.raw)
     return [(name, value) for name, value in headers if name not in _WITHHELD and not name.startswith(_OWN)]
 
 
-async def read(response: aiohttp.ClientResponse, idle_seconds: float) -> list[bytes]:
+async def read(response: httpx.Response, idle_seconds: float) -> list[bytes]:
     """A whole answer, in the pieces that it came in: put together, a large one would be there twice.
 
     Raises :class:`UpstreamFailed`.
@@ -171,30 +174,36 @@ async def read(response: aiohttp.ClientResponse, idle_seconds: float) -> list[by
     parts: list[bytes] = []
     size = 0
     try:
-        async for piece in pieces(response.content.iter_any(), idle_seconds):
+        async for piece in pieces(response, idle_seconds):
             size += len(piece)
             if size > _MAX_ANSWER:
                 raise UpstreamFailed("the provider's answer is too large")
             parts.append(piece)
-    except Broken:
+    except (httpx.HTTPError, httpx.StreamError):
         raise UpstreamFailed("the provider broke the connection in the middle of its answer") from None
     return parts
 
 
-async def pieces(content: AsyncIterable[bytes], idle_seconds: float) -> AsyncIterator[bytes]:
-    """The bytes of an answer as they come; raises :class:`Broken`, also when nothing comes for ``idle_seconds``."""
+async def pieces(response: httpx.Response, idle_seconds: float) -> AsyncIterator[bytes]:
+    """The bytes of an answer as they come, decoded if the provider compressed them unasked.
+
+    Raises :class:`httpx.ReadTimeout` when nothing comes for ``idle_seconds``.
+    """
+    plain = response.headers.get("content-encoding", "identity") == "identity"
+    assert isinstance(response.stream, httpx.AsyncByteStream)
     silence = Silence(idle_seconds)
     try:
-        async for piece in content:
+        async for piece in response.stream if plain else response.aiter_bytes():
             silence.pause()
             yield piece
             silence.begin()
     except asyncio.CancelledError:
         if silence.over():
-            raise Broken("the provider fell silent") from None
+            raise httpx.ReadTimeout("the provider fell silent") from None
         raise
-    except _LOST as error:
-        raise Broken("the provider broke the connection in the middle of its answer") from error
+    except aiohttp.ClientError as error:
+        # What the transport has no name for.
+        raise httpx.ReadError("the provider does not speak HTTP") from error
     finally:
         silence.stop()
 

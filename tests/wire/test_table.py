@@ -84,7 +84,7 @@ def providers_table() -> str:
     for name, ways in sorted(PROVIDERS.items()):
         lines.append(
             f"| `{name}` | {ways.base_url or 'from the environment'} | {', '.join(sorted(apis.get(a, a) for a in ways.apis))}"
-            f" | `{ways.cap_field}` | `{ways.key_header}` | {'asked for' if ways.stream_options else 'not asked for'}"
+            f" | `{ways.cap_field}` | `{ways.key_header.decode()}` | {'asked for' if ways.stream_options else 'not asked for'}"
             f" | {'`usage.' + '.'.join(ways.cost) + '`' if ways.cost else ''} |"
         )
     return "\n".join(lines)

@@ -25,8 +25,8 @@ class Provider:
     base_url: str | None = None
     apis: frozenset[str] = frozenset({"openai", "completions", "embeddings"})
     cap_field: str = "max_tokens"
-    key_header: str = "authorization"
-    headers: tuple[tuple[str, str], ...] = ()
+    key_header: bytes = b"authorization"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
     stream_options: bool = True
     reasoning_apart: bool = False
     cost: tuple[str, ...] = ()
@@ -85,12 +85,12 @@ PROVIDERS: Final = {
     "anthropic": Provider(
         "https://api.anthropic.com/v1",
         frozenset({"anthropic", "openai"}),
-        key_header="x-api-key",
-        headers=(("anthropic-version", "2023-06-01"),),
+        key_header=b"x-api-key",
+        headers=((b"anthropic-version", b"2023-06-01"),),
         # Those that think only when they are asked to.
         open_models=re.compile(r"claude-(3-|(opus|sonnet|haiku)-4(-[015])?(-20\d{6})?$)"),
     ),
-    "azure": Provider(None, _OPENAI, "max_completion_tokens", "api-key"),
+    "azure": Provider(None, _OPENAI, "max_completion_tokens", b"api-key"),
     "cerebras": Provider("https://api.cerebras.ai/v1", _CHAT | {"completions"}, "max_completion_tokens", tokenizers=_GPT_OSS),
     "cohere": Provider("https://api.cohere.ai/compatibility/v1", _CHAT | {"embeddings"}, stream_options=False),
     "deepseek": Provider("https://api.deepseek.com", _CHAT | {"responses"}, open_models=_ANY),
