@@ -117,7 +117,8 @@ class Upstream:
         except TimeoutError:
             raise Broken("the provider did not answer in time") from None
         except (httpx.HTTPError, aiohttp.ClientError) as error:
-            # What is no HTTP comes as it is. The transport calls every lost connection a connect error; the cause tells which ones never stood.
+            # What is no HTTP comes as it is. Every lost connection is called a connect error; the cause tells which ones
+            # never stood.
             if isinstance(error.__cause__, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
                 raise NotSent("the provider could not be reached") from error
             raise Broken("the provider broke the connection before it answered") from error
