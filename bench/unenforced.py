@@ -11,7 +11,6 @@ the provider are the gateway's own.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import uuid
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from pgbudget import app
+from pgbudget.cli import log_to_stdout
 from pgbudget.config import Config
 from pgbudget.data_plane import DataPlane
 from pgbudget.db import ReserveResult, SettleResult
@@ -52,7 +52,7 @@ class NoBudgets(DataPlane):
         super().__init__(*parts)
         self.settlements = Unsettled(self._database, self._booked)
 
-    async def reserve(self, request: dict[str, Any], receive: Receive) -> ReserveResult:
+    async def reserve(self, request: dict[str, Any], *_: Any) -> ReserveResult:
         return ReserveResult(
             status="granted",
             reservation_id=uuid.uuid4(),
@@ -95,8 +95,7 @@ def main() -> None:
         app.CallEndpoint = PassedOn  # type: ignore[attr-defined,assignment]
     else:
         raise SystemExit(__doc__)
-    # As the command does.
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s %(message)s")
+    log_to_stdout()
     app.serve(Config.from_env(), "127.0.0.1", int(port))
 
 

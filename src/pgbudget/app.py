@@ -59,6 +59,8 @@ def create_app(config: Config) -> Starlette:
         # What is there by now stays: looking at it again and again cost a tenth of what calls cost.
         gc.collect()
         gc.freeze()
+        # What calls make goes without its help, but for a little.
+        gc.set_threshold(20_000, 20, 20)
         try:
             yield
         finally:

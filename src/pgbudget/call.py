@@ -7,6 +7,7 @@ an answer goes on from here: :mod:`pgbudget.streams` for streams, :mod:`pgbudget
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import random
@@ -14,7 +15,7 @@ import time
 from dataclasses import replace
 
 import httpx
-from starlette.types import Receive, Send
+from starlette.types import Send
 
 from pgbudget.background import BackgroundAnswer
 from pgbudget.client import Client
@@ -23,7 +24,7 @@ from pgbudget.data_plane import DataPlane
 from pgbudget.db import ReserveResult
 from pgbudget.endings import Ending, ending_of, refused, unknown, unsent
 from pgbudget.errors import SOURCE, BudgetError, EnforcementUnavailable, InvalidRequest, Refused, UpstreamFailed
-from pgbudget.http import Headers, client_left
+from pgbudget.http import Headers
 from pgbudget.reservation import Reservation
 from pgbudget.streams import Stream
 from pgbudget.upstream import Broken, NotSent, read, returned_headers
@@ -64,13 +65,20 @@ class Call:
     """One granted call."""
 
     def __init__(
-        self, plane: DataPlane, dialect: Dialect, request: ModelRequest, grant: ReserveResult, headers: Headers
+        self,
+        plane: DataPlane,
+        dialect: Dialect,
+        request: ModelRequest,
+        grant: ReserveResult,
+        headers: Headers,
+        left: asyncio.Future[None],
     ) -> None:
         self._plane = plane
         self._dialect = dialect
         self._request = request
         self._grant = grant
         self._headers = headers
+        self._left = left
         self._reservation = Reservation(plane, grant, request.choices)
         self._meter = dialect.meter(request, provider(""))
         self._status = 0
@@ -88,23 +96,26 @@ class Call:
         """What an answer says of the call itself."""
         return self._reservation.headers
 
-    async def run(self, receive: Receive, send: Send) -> None:
+    async def run(self, send: Send) -> None:
         """Forward the request and send the answer on; raises a :class:`BudgetError` when there is none to send."""
         started = time.monotonic()
         client = Client(self._headers, send)
-        watcher: asyncio.Task[None] | None = None
+        # A client that left while its hold was taken needs no call any more.
+        client.gone = self._left.done()
+        deadline = asyncio.timeout(self._plane.config.total_seconds)
+
+        def leave(_: asyncio.Future[None]) -> None:
+            self._client_left(client, deadline)
+
         try:
-            async with asyncio.timeout(self._plane.config.total_seconds) as deadline:
-                watcher = asyncio.create_task(self._watch(client, receive, deadline))
-                # A turn for the watcher: a client that left while its hold was taken needs no call any more.
-                await asyncio.sleep(0)
+            async with deadline:
+                self._left.add_done_callback(leave)
                 await self._attempts(client)
         except TimeoutError:
             if not client.answered:
                 raise UpstreamFailed("the provider did not answer in time") from None
         finally:
-            if watcher is not None:
-                watcher.cancel()
+            self._left.remove_done_callback(leave)
             # Late, cancelled, or a fault of ours: charged by what was seen, or in full.
             self._reservation.conclude(self._ending())
             log.info(
@@ -113,12 +124,13 @@ class Call:
                 time.monotonic() - started,
             )  # fmt: skip
 
-    async def _watch(self, client: Client, receive: Receive, deadline: asyncio.Timeout) -> None:
-        await client_left(receive)
+    def _client_left(self, client: Client, deadline: asyncio.Timeout) -> None:
         client.gone = True
         # A stream is read on for a while, for its real usage; an answer that comes whole is always waited for.
-        if self._request.stream and not deadline.expired():
-            deadline.reschedule(asyncio.get_running_loop().time() + self._plane.config.drain_seconds)
+        if self._request.stream:
+            # It may have ended in this very turn.
+            with contextlib.suppress(RuntimeError):
+                deadline.reschedule(asyncio.get_running_loop().time() + self._plane.config.drain_seconds)
 
     def _ending(self) -> Ending:
         """How the call has ended, should nothing more come of it."""

@@ -92,7 +92,7 @@ def serve(
     from pgbudget.app import serve as run
     from pgbudget.config import Config
 
-    _log_to_stdout()
+    log_to_stdout()
     _end_with_stdin()
     run(Config.from_env(), host, port)
 
@@ -279,7 +279,11 @@ def _end_with_stdin() -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def _log_to_stdout() -> None:
+def log_to_stdout() -> None:
+    """Log as the commands do."""
+    # A line a call: it has nothing of where it was written, and is not to look for that.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s %(message)s")
     # Three lines for every statement.
     logging.getLogger("psycopg.pool").setLevel(logging.WARNING)

@@ -10,14 +10,13 @@ from typing import Any
 
 import psycopg
 from psycopg_pool import PoolTimeout
-from starlette.types import Receive
 
 from pgbudget.coalescer import Coalescer, Overloaded
 from pgbudget.config import Config
 from pgbudget.db import Database, ReserveResult, as_client_error, was_lost
 from pgbudget.errors import WITH_AMOUNTS, AlreadyCalled, EnforcementUnavailable, Refused
 from pgbudget.heartbeats import Heartbeats
-from pgbudget.http import ClientGone, client_left, usd
+from pgbudget.http import ClientGone, usd
 from pgbudget.key_limits import KeyLimits
 from pgbudget.refusals import Refusals
 from pgbudget.settlements import Settlements
@@ -52,11 +51,11 @@ class DataPlane:
         self._extend = Coalescer(database.extend_batch)
 
     async def reserve(
-        self, request: dict[str, Any], receive: Receive, count_tokens: CountTokens | None = None
+        self, request: dict[str, Any], left: asyncio.Future[None], count_tokens: CountTokens | None = None
     ) -> ReserveResult:
         """Ask for a hold, and wait for it where the ladder says so; raises a :class:`BudgetError` for everything but a grant.
 
-        ``receive`` tells of a client that leaves while it waits: :class:`ClientGone`. ``count_tokens``: bounds the input closer
+        ``left``: done when the client leaves while it waits: :class:`ClientGone`. ``count_tokens``: bounds the input closer
         than its bytes, if it can; what it finds are the ``input_tokens`` of the request from then on.
         """
         told = self.waiting.behind(request)
@@ -71,7 +70,7 @@ class DataPlane:
                 request["input_tokens"] = tokens
             result = told or await self._ask(request)
         if waits(result) and not self.waiting.full:
-            result = await self._wait(request, result, told is None, receive)
+            result = await self._wait(request, result, told is None, left)
         if result.status == "granted":
             self.waiting.begun(str(result.reservation_id), result.budget_ids or ())
             return result
@@ -109,12 +108,13 @@ class DataPlane:
             return False
         return await self.settlements.booked(lambda held: self.waiting.holds(held, budget_id), _BOOKED_SECONDS)
 
-    async def _wait(self, request: dict[str, Any], refusal: ReserveResult, asked: bool, receive: Receive) -> ReserveResult:
+    async def _wait(
+        self, request: dict[str, Any], refusal: ReserveResult, asked: bool, left: asyncio.Future[None]
+    ) -> ReserveResult:
         log.info("a request waits for room (%s)", refusal.scope_kind)
         room = asyncio.ensure_future(self.waiting.room(request, refusal, asked=asked))
-        left = asyncio.ensure_future(client_left(receive))
         try:
-            await asyncio.wait({room, left}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((room, left), return_when=asyncio.FIRST_COMPLETED)
             if not room.done():
                 raise ClientGone
             return room.result()
@@ -125,8 +125,6 @@ class DataPlane:
             )
             room.cancel()
             raise
-        finally:
-            left.cancel()
 
     def _booked(self, reservation_id: str) -> None:
         self.heartbeats.remove(reservation_id)

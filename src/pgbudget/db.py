@@ -8,10 +8,10 @@ import logging
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import AsyncRowFactory, DictRow, args_row, dict_row
 from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -84,6 +84,7 @@ _SETTLE = f"select {', '.join(_SETTLE_COLUMNS)} from budget.settle_batch(%s) ord
 _NOTHING = "select from budget.reserve_batch('[]') union all select from budget.settle_batch('[]')"
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
+Row = TypeVar("Row")
 
 
 async def _check_alive(connection: psycopg.AsyncConnection[DictRow]) -> None:
@@ -120,7 +121,7 @@ class Database:
             configure=_plan_ahead,
             kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row, "connect_timeout": 5},
         )
-        self._running: set[asyncio.Task[list[DictRow]]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> None:
         """Start connecting; a database that is away is waited for in the background."""
@@ -134,15 +135,22 @@ class Database:
 
     async def fetch(self, query: str, *parameters: object) -> list[DictRow]:
         """Run one statement; raises :class:`psycopg.Error` or :class:`PoolTimeout`. Who is cancelled leaves it running."""
-        statement = asyncio.create_task(self._fetch(query, parameters))
+        return await self._left_running(dict_row, query, parameters)
+
+    async def _left_running(self, made: AsyncRowFactory[Row], query: str, parameters: Sequence[object]) -> list[Row]:
+        statement = asyncio.create_task(self._run(made, query, parameters))
         self._running.add(statement)
         statement.add_done_callback(self._running.discard)
         return await asyncio.shield(statement)
 
-    async def _fetch(self, query: str, parameters: Sequence[object]) -> list[DictRow]:
+    async def _run(self, made: AsyncRowFactory[Row], query: str, parameters: Sequence[object]) -> list[Row]:
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(query.encode(), parameters)
+            cursor = connection.cursor(row_factory=made)
+            await cursor.execute(query.encode(), parameters)
             return await cursor.fetchall()
+
+    async def _reserved(self, query: str, *parameters: object) -> list[ReserveResult]:
+        return await self._left_running(args_row(ReserveResult), query, parameters)
 
     async def ask(self, query: str, *parameters: object) -> list[DictRow]:
         """As :meth:`fetch`, for a client: errors of class LB become refusals, all others 503 without detail."""
@@ -167,7 +175,7 @@ class Database:
         lost: psycopg.OperationalError | None = None
         for attempt in range(1, _RESERVE_TRIES + 1):
             try:
-                return [ReserveResult(**row) for row in await self.fetch(_RESERVE, Jsonb(list(requests)))]
+                return [*await self._reserved(_RESERVE, Jsonb(list(requests)))]
             except psycopg.OperationalError as error:
                 if len(requests) > 1 and error.sqlstate in _WAITED_TOO_LONG:
                     # One chain is stuck: the calls on other chains must not share its fate.
@@ -195,8 +203,8 @@ class Database:
         """See ``budget.next_attempt``. What was lost is sent again: the same place again changes nothing."""
         for attempt in range(1, _RESERVE_TRIES + 1):
             try:
-                (row,) = await self.fetch(_NEXT, reservation_id, None if usage is None else Jsonb(usage), place, outcome)
-                return ReserveResult(**row)
+                (result,) = await self._reserved(_NEXT, reservation_id, None if usage is None else Jsonb(usage), place, outcome)
+                return result
             except psycopg.OperationalError as error:
                 if isinstance(error, _TIMED_OUT) or attempt == _RESERVE_TRIES:
                     raise
@@ -209,7 +217,7 @@ class Database:
         As with :meth:`reserve_batch`, a chain that is stuck is not shared by the calls on others.
         """
         try:
-            return [ReserveResult(**row) for row in await self.fetch(_EXTEND, Jsonb(list(extensions)))]
+            return [*await self._reserved(_EXTEND, Jsonb(list(extensions)))]
         except psycopg.OperationalError as error:
             if len(extensions) == 1 or error.sqlstate not in _WAITED_TOO_LONG:
                 raise
@@ -226,7 +234,7 @@ class Database:
         # An amount goes over as the number that it is.
         exact = any("provider_cost_usd" in report for report in reports)
         batch = Jsonb(list(reports), dumps if exact else None)
-        return [SettleResult(**row) for row in await self.fetch(_SETTLE, batch)]
+        return await self._left_running(args_row(SettleResult), _SETTLE, [batch])
 
     async def heartbeat(self, reservation_ids: Iterable[Any]) -> dict[Any, bool]:
         """Which of the reservations are still alive."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import uuid
+import secrets
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from pgbudget.call import Call
 from pgbudget.client import waits_for_cost
 from pgbudget.data_plane import DataPlane
 from pgbudget.errors import BudgetError, InvalidRequest
-from pgbudget.http import ClientGone, Headers, header, read_body, respond, virtual_key
+from pgbudget.http import ClientGone, Headers, header, leaving, read_body, respond, virtual_key
 from pgbudget.runs import run_of
 from pgbudget.wire import strict_json
 from pgbudget.wire.dialect import Dialect, ModelRequest
@@ -36,8 +36,8 @@ class CallEndpoint:
         try:
             key = virtual_key(headers)
             with self._plane.key_limits.call(key):
-                call = await self._admit(key, headers, receive)
-                await call.run(receive, send)
+                call = await self._admit(key, scope, receive)
+                await call.run(send)
         except ClientGone:
             log.info("client left before its request was read")
         except BudgetError as error:
@@ -45,8 +45,9 @@ class CallEndpoint:
             own = call.own_headers() if call else []
             await respond(send, error.status, self._dialect.error(error), [*error.headers(), *own])
 
-    async def _admit(self, key: str, headers: Headers, receive: Receive) -> Call:
+    async def _admit(self, key: str, scope: Scope, receive: Receive) -> Call:
         config = self._plane.config
+        headers: Headers = scope["headers"]
         idempotency_key = header(headers, b"idempotency-key")
         if idempotency_key is not None and not (1 <= len(idempotency_key) <= 200 and idempotency_key.isprintable()):
             raise InvalidRequest("Idempotency-Key must be 1 to 200 printable characters", "idempotency-key")
@@ -66,7 +67,8 @@ class CallEndpoint:
                 "known beforehand; leave it out, or put what it stands for into the request as text",
                 request.unbounded,
             )
-        holder = uuid.uuid4().hex
+        left = leaving(scope, receive)
+        holder = secrets.token_hex(16)
         asked: dict[str, Any] = {
             "key": key,
             "model": request.model,
@@ -84,11 +86,11 @@ class CallEndpoint:
                 **({"run": run} if run else {}),
             },
         }
-        grant = await self._plane.reserve(asked, receive, partial(self._plane.tokenizer.count, request))
+        grant = await self._plane.reserve(asked, left, partial(self._plane.tokenizer.count, request))
         # No await between the grant and the Call that must end it.
         if asked["input_tokens"] < request.input_tokens:
             request = replace(request, input_tokens=asked["input_tokens"])
-        return Call(self._plane, self._dialect, request, grant, headers)
+        return Call(self._plane, self._dialect, request, grant, headers, left)
 
 
 def _priced(request: ModelRequest) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from starlette.types import Message, Receive, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from pgbudget.errors import (
     InvalidRequest,
@@ -29,8 +29,20 @@ class ClientGone(Exception):
     """The client closed the connection."""
 
 
-async def client_left(receive: Receive) -> None:
-    """Returns when the client of a request that was read has closed the connection."""
+#: The extension of a scope in which the server says what :func:`leaving` returns: one for each connection.
+LEAVING = "pgbudget.leaving"
+
+
+def leaving(scope: Scope, receive: Receive) -> asyncio.Future[None]:
+    """Done when the client of a request that was read has closed the connection; not to be cancelled, others may have it.
+
+    A server that does not say so is asked by a task, for each call.
+    """
+    told: asyncio.Future[None] | None = scope.get("extensions", {}).get(LEAVING)
+    return told if told is not None else asyncio.ensure_future(_disconnected(receive))
+
+
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -117,9 +129,8 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
     if coding != "identity" and coding not in CODINGS:
         raise UnsupportedMediaType("content-encoding must be one of gzip, deflate, br and zstd, or absent", "content-encoding")
     length = header(headers, b"content-length")
-    too_large = PayloadTooLarge(f"the body is larger than {limit} bytes")
     if length is not None and length.isascii() and length.isdigit() and int(length) > limit:
-        raise too_large
+        raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
     try:
@@ -133,7 +144,7 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
                 more = message.get("more_body", False)
                 size += len(part)
                 if size > limit:
-                    raise too_large
+                    raise _too_large(limit)
                 parts.append(part)
     except TimeoutError:
         raise RequestTimeout(f"the body did not arrive within {seconds:g} seconds") from None
@@ -147,6 +158,10 @@ async def read_body(headers: Headers, receive: Receive, limit: int, seconds: flo
         raise PayloadTooLarge(f"the body is larger than {limit} bytes when it is decoded") from None
     except Undecodable as error:
         raise InvalidRequest(f"the body is not {coding} as content-encoding says: it {error}", "content-encoding") from None
+
+
+def _too_large(limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"the body is larger than {limit} bytes")
 
 
 def _check_media(content_type: str) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from pgbudget.errors import BudgetError, HeadTooLarge, InvalidRequest, RequestTimeout
-from pgbudget.http import dumps
+from pgbudget.http import LEAVING, dumps
 
 #: Of a request line and its headers together, in bytes and in headers.
 MAX_HEAD = 64 << 10
@@ -22,6 +23,46 @@ MAX_HEADERS = 100
 _TARGET = re.compile(rb"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*")
 # The name of a run may be anything, and is one segment.
 _RUNS = b"/v1/budget/runs/"
+
+
+class Gathered:
+    """A transport that sends what is written in one turn of the loop as one piece: a head with its body, events with their end.
+
+    Each piece is a system call, and a packet that wakes the client.
+    """
+
+    #: Not more than this waits: then the transport below says when there is enough.
+    most = 64 << 10
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._written: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send this, soon."""
+        if not data:
+            return
+        if not self._written:
+            self._loop.call_soon(self._flush)
+        self._written.append(data)
+        self._size += len(data)
+        if self._size > self.most:
+            self._flush()
+
+    def close(self) -> None:
+        """Close it when all that was written is sent."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        written, self._written, self._size = self._written, [], 0
+        if written and not self._transport.is_closing():
+            self._transport.writelines(written)
 
 
 class StrictProtocol(HttpToolsProtocol):
@@ -37,11 +78,13 @@ class StrictProtocol(HttpToolsProtocol):
     _moved = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, Gathered(transport, self.loop)))
+        self._leaving: asyncio.Future[None] = self.loop.create_future()
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._leaving.set_result(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -53,6 +96,7 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {LEAVING: self._leaving}  # type: ignore[dict-item]
         self._in_head = True
         self._await_head()
 
@@ -74,6 +118,9 @@ class StrictProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._moved = True
         super().on_message_complete()
+        if not self.pipeline:
+            # A large body has stopped it, and who does not read on never sees a client leave.
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         fault = sys.exception()

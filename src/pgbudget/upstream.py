@@ -57,12 +57,7 @@ class Upstream:
     """One connection pool for all accounts. Redirects are answers, never followed."""
 
     def __init__(self, config: Config) -> None:
-        self._transport: httpx.AsyncBaseTransport = AiohttpTransport(
-            # 0: as many as there are calls (None would be the library's own hundred; budgets are what limits calls).
-            # Short of the five seconds at which the hastiest servers close: a request on a connection that is being closed
-            # is lost, and counts as sent.
-            limits=httpx.Limits(max_connections=0, max_keepalive_connections=200, keepalive_expiry=4)
-        )
+        self._transport: httpx.AsyncBaseTransport = AiohttpTransport(client=_connections)
         self._timeout = {
             "connect": config.connect_seconds,
             # Until the first byte and between two pieces there are limits of their own, kept by the caller.
@@ -121,8 +116,9 @@ class Upstream:
             assert response is not None
         except TimeoutError:
             raise Broken("the provider did not answer in time") from None
-        except httpx.HTTPError as error:
-            # The transport calls every lost connection a connect error; the cause tells which ones never stood.
+        except (httpx.HTTPError, aiohttp.ClientError) as error:
+            # What is no HTTP comes as it is. Every lost connection is called a connect error; the cause tells which ones
+            # never stood.
             if isinstance(error.__cause__, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
                 raise NotSent("the provider could not be reached") from error
             raise Broken("the provider broke the connection before it answered") from error
@@ -142,6 +138,21 @@ class Upstream:
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.aclose()
+
+
+def _connections() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            # As many as there are calls: budgets are what limits calls.
+            limit=0,
+            # Short of the five seconds at which the hastiest servers close: a request on a connection that is being closed is
+            # lost, and counts as sent.
+            keepalive_timeout=4,
+            ssl=httpx.create_ssl_context(),
+        ),
+        # One caller's cookies must not come back with the next one's call.
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
 
 
 @lru_cache(maxsize=256)
@@ -191,6 +202,9 @@ async def pieces(response: httpx.Response, idle_seconds: float) -> AsyncIterator
         if silence.over():
             raise httpx.ReadTimeout("the provider fell silent") from None
         raise
+    except aiohttp.ClientError as error:
+        # What the transport has no name for.
+        raise httpx.ReadError("the provider does not speak HTTP") from error
     finally:
         silence.stop()
 

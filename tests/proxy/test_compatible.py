@@ -178,15 +178,21 @@ class Picky(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def picky(always: bool = False) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    handler = type("Handler", (Picky,), {"bodies": [], "always": always})
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", handler.bodies  # type: ignore[attr-defined]
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def picky(always: bool = False) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    handler = type("Handler", (Picky,), {"bodies": [], "always": always})
+    with serving(handler) as url:
+        yield url, handler.bodies  # type: ignore[attr-defined]
 
 
 ASKS = pytest.mark.parametrize(
@@ -194,6 +200,33 @@ ASKS = pytest.mark.parametrize(
     [("/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}), ("/completions", {"prompt": "hi"})],
     ids=["chat", "completions"],
 )
+
+
+class Nonsense(BaseHTTPRequestHandler):
+    """Takes a call, and answers with what is no HTTP."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.wfile.write(b"nonsense\r\n\r\n")
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@ASKS
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_answer_that_is_no_http_is_paid_for_in_full(
+    world: World, simulator: Simulator, path: str, asks: Any, stream: bool
+) -> None:
+    with (
+        serving(Nonsense) as url,
+        Gateway(world.gateway_dsn, simulator.url, account_simulator_url=url) as gateway,
+    ):
+        answer = call(gateway, world.key(10**9), path, model="t-mini", max_tokens=50, stream=stream, **asks)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+        entry = booked(world)
+        assert entry["amount_nano_usd"] == entry["reserved_nano_usd"] > 0
+    assert world.verify() == []
 
 
 @ASKS

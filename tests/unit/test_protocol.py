@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from pgbudget.embedded import free_port
-from pgbudget.http import respond
-from pgbudget.protocol import StrictProtocol
+from pgbudget.http import LEAVING, leaving, respond
+from pgbudget.protocol import Gathered, StrictProtocol
 from tests.support.processes import wait_until
 
 HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n"
+
+
+left = threading.Event()
 
 
 class Hasty(StrictProtocol):
@@ -31,6 +36,15 @@ def port() -> Iterator[int]:
             await send({"type": "http.response.body", "body": b"first", "more_body": True})
             while (await receive())["type"] != "http.disconnect":
                 pass
+            return
+        if scope["path"] == "/leave":
+            # So that much has come before it is read, and reading was stopped.
+            await asyncio.sleep(0.3)
+            while (await receive())["more_body"]:
+                pass
+            assert LEAVING in scope["extensions"]
+            await leaving(scope, receive)
+            left.set()
             return
         await respond(send, 200, {})
 
@@ -110,3 +124,39 @@ def test_requests_in_one_piece_are_answered_in_turn(client: socket.socket) -> No
         piece = client.recv(1 << 16)
         assert piece, answer
         answer += piece
+
+
+@pytest.mark.parametrize("size", [0, 1, 400 << 10])
+def test_a_client_that_leaves_is_seen_however_large_its_body(client: socket.socket, size: int) -> None:
+    left.clear()
+    client.sendall(b"POST /leave HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (size, bytes(size)))
+    assert not left.wait(0.5)
+    client.close()
+    assert left.wait(10)
+
+
+def test_what_is_written_in_one_turn_goes_out_in_one_piece() -> None:
+    async def run() -> list[mock._Call]:
+        below = mock.Mock(**{"is_closing.return_value": False})
+        transport = Gathered(below, asyncio.get_running_loop())
+        for part in (b"head", b"", b"body"):
+            transport.write(part)
+        assert not below.mock_calls
+        await asyncio.sleep(0)
+        # What is much does not wait, nor does what is there when it is closed.
+        transport.write(b"next")
+        transport.write(bytes(Gathered.most))
+        transport.write(b"last")
+        transport.close()
+        await asyncio.sleep(0)
+        below.is_closing.return_value = True
+        transport.write(b"late")
+        await asyncio.sleep(0)
+        return [call for call in below.mock_calls if call[0] != "is_closing"]
+
+    assert asyncio.run(run()) == [
+        mock.call.writelines([b"head", b"body"]),
+        mock.call.writelines([b"next", bytes(Gathered.most)]),
+        mock.call.writelines([b"last"]),
+        mock.call.close(),
+    ]

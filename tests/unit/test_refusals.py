@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from starlette.types import Message
 
 from pgbudget.config import Config
 from pgbudget.data_plane import DataPlane
@@ -36,12 +35,6 @@ class Refusing:
         raise AssertionError("nothing is held, so nothing grows")
 
 
-async def stays() -> Message:
-    """A client that waits for its answer."""
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
 def refusal(code: str) -> dict[str, Any]:
     """The error of a body that is refused with a code."""
 
@@ -50,6 +43,7 @@ def refusal(code: str) -> dict[str, Any]:
         upstream = Upstream(config)
         database = cast(Database, Refusing(code))
         request = {"key": "k", "model": "m", "request_id": str(uuid.uuid4())}
+        stays = asyncio.get_running_loop().create_future()
         try:
             with pytest.raises(BudgetError) as caught:
                 await DataPlane(config, database, database, upstream).reserve(request, stays)

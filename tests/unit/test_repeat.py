@@ -128,6 +128,21 @@ def test_most_events_of_a_stream_are_not_parsed() -> None:
         assert meter.output_bytes == sum(len(f"word {number}") for number in range(100))
 
 
+def test_where_a_piece_ends_is_no_matter() -> None:
+    events = [b"data: %b\n\n" % json.dumps({**chat(f"word {number}"), "usage": None}).encode() for number in range(40)]
+    request = ModelRequest({}, "m", 100_000, 7, {}, stream=True, usage_asked=False)
+    told = set()
+    raw = b"".join(events)
+    for size in (1, 7, len(events[0]), len(events[0]) * 3 + 5, len(raw)):
+        meter = Chat().meter(request, provider("simulator"))
+        with mock.patch.object(meter, "parse", wraps=meter.parse) as parse:
+            passed = b"".join(meter.stream(raw[place : place + size]) for place in range(0, len(raw), size))
+        # Only what a piece cuts in two is put together and parsed.
+        assert parse.call_count <= 1 + (len(raw) // size)
+        told.add((passed, meter.close(), meter.seen))
+    assert told == {(raw.replace(b', "usage": null', b""), b"", sum(len(f"word {number}") for number in range(40)))}
+
+
 def test_a_piece_that_is_no_whole_event_is_none() -> None:
     repeat = Repeat.of(b'data: {"t":"ab"}\n\n', "ab", b"")
     assert repeat is None
@@ -138,8 +153,9 @@ def test_a_piece_that_is_no_whole_event_is_none() -> None:
         b'data: {"t":"ab"}\n': 0,
         b'data: {"t":""}\n\n': 0,
         b'data: {"t":"a\n\ndata: b"}\n\n': 0,
-        b'data: {"t":"a"}\n\ndata: {"t":"b"}\n\n': 0,
+        # The first of two.
+        b'data: {"t":"a"}\n\ndata: {"t":"b"}\n\n': 1,
         b'data: {"t":"\\"}\n\n': 0,
         b'data: {"t":"}\n\n': 0,
     }
-    assert {raw: repeat.size(raw) for raw in sizes} == sizes
+    assert {raw: len(repeat.text(raw)) for raw in sizes} == sizes

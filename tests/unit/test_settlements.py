@@ -94,26 +94,22 @@ def test_who_stops_does_not_wait_for_more(books: Books) -> None:
     asyncio.run(run())
 
 
-async def _nothing() -> dict[str, Any]:
-    await asyncio.Event().wait()
-    return {}
-
-
 def test_what_has_ended_is_in_nobodys_way(books: Books) -> None:
     async def run() -> None:
         database = cast(Database, books)
         plane = DataPlane(Config(""), database, database, cast(Upstream, None))
         plane.settlements.start()
+        stays = asyncio.get_running_loop().create_future()
 
         def request(name: str) -> dict[str, Any]:
             return {"key": "k", "model": "m", "request_id": name, "options": {}}
 
-        await plane.reserve(request("a"), _nothing)
+        await plane.reserve(request("a"), stays)
         with pytest.raises(Refused) as refused:
-            await plane.reserve(request("b"), _nothing)
+            await plane.reserve(request("b"), stays)
         assert refused.value.code == "budget_busy"
         plane.settlements.add({"reservation_id": "a"})
-        granted = await plane.reserve(request("c"), _nothing)
+        granted = await plane.reserve(request("c"), stays)
         assert granted.reservation_id == "c"
         await plane.settlements.stop(1000)
 

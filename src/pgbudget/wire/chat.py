@@ -79,7 +79,9 @@ class Chat(Dialect):
         model = changes.get("model") or request.model
         searches = _searches(model) or _searches(upstream_model)
         fee = _fee(upstream_model, request.body) or _fee(model, request.body)
-        return super().as_granted(replace(request, searches=searches, fee=fee), upstream_model, changes)
+        if (searches, fee) != (request.searches, request.fee):
+            request = replace(request, searches=searches, fee=fee)
+        return super().as_granted(request, upstream_model, changes)
 
     def grows(self, request: ModelRequest) -> bool:
         """See :class:`Dialect`."""

@@ -7,6 +7,7 @@ all of them: see ``pgbudget.call``.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ TIERS = {
 }
 #: Events of streams that may be cut are read as they are up to this size: what was shown of them must be closed.
 _CUT_LIMIT = 1 << 20
+_BLANK_LINE = re.compile(rb"\n\r?\n")
 _ASKED_TIERS = ("auto", "default", "flex", "priority")
 # A body must not choose where it goes or with which key.
 _FORBIDDEN = ("api_key", "api_base", "base_url", "api_version", "organization", "extra_headers")
@@ -225,14 +227,24 @@ class Meter(ABC):
     def stream(self, chunk: bytes) -> bytes:
         """Meter bytes of a stream; returns the bytes to send on."""
         self.streamed = True
-        if self._parser.between and (again := self._repeated(chunk)) is not None:
-            return again
-        events = self._parser.feed(chunk)
-        if not self.rewrites:
-            for event in events:
-                self._event(event)
-            return chunk
-        return b"".join([self._event(event) for event in events])
+        out: list[bytes] = []
+        place = 0
+        while place < len(chunk):
+            repeat, between = self._repeat, self._parser.between
+            if between and repeat is not None and (text := repeat.text(chunk, place)):
+                self.output_bytes += len(text)
+                out.append(repeat.passed_on(text))
+                place += repeat.frame + len(text)
+            elif between and (event := self._parser.one(chunk, place)) is not None:
+                out.append(self._event(event))
+                place += len(event.raw)
+            else:
+                # To where it may end; what follows is plain again.
+                blank = _BLANK_LINE.search(chunk, place)
+                end = blank.end() if blank else len(chunk)
+                out += [self._event(event) for event in self._parser.feed(chunk[place:end])]
+                place = end
+        return b"".join(out) if self.rewrites else chunk
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
         """As :meth:`stream`, event by event, for who may end the stream between two.
@@ -282,16 +294,7 @@ class Meter(ABC):
             # It takes no NaN and no half of a surrogate pair, which providers send.
             return json.loads(text)
 
-    def _repeated(self, raw: bytes) -> bytes | None:
-        """Meter an event that is as the one before but for its text; None where it is not."""
-        if self._repeat is None or not (size := self._repeat.size(raw)):
-            return None
-        self.output_bytes += size
-        return self._repeat.passed_on(raw)
-
     def _event(self, event: Event) -> bytes:
-        if (again := self._repeated(event.raw)) is not None:
-            return again
         self._repeat = None
         if event.oversized:
             self._unread += len(event.raw)

@@ -12,15 +12,17 @@ _PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]++')
 class Repeat:
     """What an event has before and after its text, within the quotes of that; and what is passed on of it.
 
-    An event with the same bytes there, and a plain text between, is the same JSON but for that one string.
+    An event with the same bytes there, and a plain text between, is the same JSON but for that one string. ``frame``: how many
+    bytes it has beside the text.
     """
 
-    __slots__ = ("_after", "_before", "_passed_on")
+    __slots__ = ("_after", "_before", "_begin", "_end", "frame")
 
-    def __init__(self, before: bytes, after: bytes, passed_on: tuple[bytes, bytes] | None) -> None:
+    def __init__(self, before: bytes, after: bytes, passed_on: tuple[bytes, bytes]) -> None:
         self._before = before
         self._after = after
-        self._passed_on = passed_on
+        self._begin, self._end = passed_on
+        self.frame = len(before) + len(after)
 
     @classmethod
     def of(cls, raw: bytes, text: str, passed_on: bytes) -> Repeat | None:
@@ -31,21 +33,19 @@ class Repeat:
         parts = [_around(quoted, event) for event in (raw, passed_on)]
         if parts[0] is None or parts[1] is None:
             return None
-        return cls(*parts[0], None if passed_on == raw else parts[1])
+        return cls(*parts[0], parts[1])
 
-    def size(self, raw: bytes) -> int:
-        """Bytes of the text, where bytes that came are such an event and nothing more; else 0."""
-        begin, end = len(self._before), len(raw) - len(self._after)
-        if raw.startswith(self._before) and raw.endswith(self._after) and _PLAIN.fullmatch(raw, begin, end):
-            return end - begin
-        return 0
+    def text(self, raw: bytes, place: int = 0) -> bytes:
+        """The text, where bytes that came have such an event at this place; else nothing."""
+        if raw.startswith(self._before, place):
+            text = _PLAIN.match(raw, place + len(self._before))
+            if text is not None and raw.startswith(self._after, text.end()):
+                return text[0]
+        return b""
 
-    def passed_on(self, raw: bytes) -> bytes:
+    def passed_on(self, text: bytes) -> bytes:
         """The bytes that a client gets for such an event."""
-        if self._passed_on is None:
-            return raw
-        before, after = self._passed_on
-        return before + raw[len(self._before) : len(raw) - len(self._after)] + after
+        return self._begin + text + self._end
 
 
 def _around(quoted: bytes, event: bytes) -> tuple[bytes, bytes] | None:

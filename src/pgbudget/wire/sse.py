@@ -44,10 +44,16 @@ class EventParser:
         self._cut_line = self._cut_data = False
         self._first_line = True
 
+    def one(self, chunk: bytes, place: int) -> Event | None:
+        """The event at this place, where it is all there and :attr:`between`: then it needs no :meth:`feed`."""
+        one = _ONE.match(chunk, place)
+        if one is None:
+            return None
+        self._first_line = False
+        return Event(one[0], one[2], one[1] or b"")
+
     def feed(self, chunk: bytes) -> list[Event]:
         """Take bytes in; returns the events that they complete."""
-        if self.between and (one := _ONE.fullmatch(chunk)):
-            return [Event(chunk, one[2], one[1] or b"")]
         events: list[Event] = []
         # Where the search goes on: what was searched before has no line end.
         position = len(self._buffer)
@@ -86,7 +92,7 @@ class EventParser:
     @property
     def between(self) -> bool:
         """Whether nothing of an event, or of what ends one, is waited for."""
-        return not self._buffer and self._skim is None and not self._after_cr and not self._first_line
+        return not self._buffer and self._skim is None and not self._after_cr
 
     def close(self) -> list[Event]:
         """The end of the stream: an event without its blank line counts as well."""

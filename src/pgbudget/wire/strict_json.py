@@ -11,6 +11,8 @@ from decimal import Decimal
 from itertools import accumulate, islice
 from typing import Any, NoReturn
 
+import orjson
+
 MAX_DEPTH = 128
 #: Of arrays, objects and what is in them: a body of millions would keep all streams waiting while it is read.
 MAX_VALUES = 1_000_000
@@ -96,7 +98,11 @@ def loads(body: bytes, *, exact: bool = False) -> Any:
 
 def dumps(value: Any) -> bytes:
     """The compact form, in UTF-8."""
-    return _ENCODER.encode(value).encode("utf-8")
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # It takes no whole number beyond 64 bits.
+        return _ENCODER.encode(value).encode("utf-8")
 
 
 def _marks(body: bytes) -> bytes:

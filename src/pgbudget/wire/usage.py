@@ -41,19 +41,22 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
         "prompt": usage.get("prompt_tokens", 0),
         "completion": usage.get("completion_tokens", 0),
         "total": usage.get("total_tokens", 0),
-        "cached": _first(
-            details.get("cached_tokens"),
-            usage.get("prompt_cache_hit_tokens"),
-            usage.get("num_cached_tokens"),
-            usage.get("cached_tokens"),
+        "cached": (
+            details.get("cached_tokens")
+            or usage.get("prompt_cache_hit_tokens")
+            or usage.get("num_cached_tokens")
+            or usage.get("cached_tokens")
+            or 0
         ),
-        "written": _first(details.get("cache_write_tokens")),
-        "audio_in": _first(details.get("audio_tokens"), usage.get("prompt_audio_tokens")),
-        "audio_out": _first(completion_details.get("audio_tokens")),
-        "reasoning": _first(completion_details.get("reasoning_tokens"), usage.get("reasoning_tokens")),
-        "image_out": _first(completion_details.get("image_tokens")),
-        "searches": _first(_dict(usage, "server_tool_use_details").get("web_search_requests"), usage.get("num_search_queries")),
-        "cited": _first(usage.get("citation_tokens")),
+        "written": details.get("cache_write_tokens") or 0,
+        "audio_in": details.get("audio_tokens") or usage.get("prompt_audio_tokens") or 0,
+        "audio_out": completion_details.get("audio_tokens") or 0,
+        "reasoning": completion_details.get("reasoning_tokens") or usage.get("reasoning_tokens") or 0,
+        "image_out": completion_details.get("image_tokens") or 0,
+        "searches": (
+            _dict(usage, "server_tool_use_details").get("web_search_requests") or usage.get("num_search_queries") or 0
+        ),
+        "cited": usage.get("citation_tokens") or 0,
     }
     numbers = {name: whole_number(value) for name, value in numbers.items()}
     for value in numbers.values():
@@ -93,6 +96,8 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
 
 def whole_number(value: Any) -> Any:
     """The whole number that a count is, also where it is written as ``12.0`` or ``"12"``; anything else as it is."""
+    if type(value) is int:
+        return value
     if isinstance(value, str) and len(value) < len(str(_MAX)) and value.isascii() and value.isdigit():
         return int(value)
     if isinstance(value, float | Decimal) and 0 <= value <= _MAX and value == int(value):
@@ -103,7 +108,3 @@ def whole_number(value: Any) -> Any:
 def _dict(usage: dict[str, Any], name: str) -> dict[str, Any]:
     value = usage.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _first(*values: Any) -> Any:
-    return next((v for v in values if v), 0)
