@@ -18,6 +18,7 @@ as $$
       nullif(nullif(r.value -> 'usage_seen', 'null'), '{}') as usage_seen,
       (r.value ->> 'provider_cost_usd')::numeric as provider_cost_usd,
       r.value ->> 'service_tier' as service_tier,
+      r.value -> 'clamped' is not distinct from 'true' as clamped,
       case when jsonb_typeof(r.value -> 'note') = 'object' then budget_internal.short_note(r.value -> 'note') end as note
     from jsonb_array_elements(p_reports) with ordinality r
     order by (r.value ->> 'reservation_id')::uuid, r.ordinality
@@ -114,6 +115,7 @@ as $$
       case when c.outcome in ('finished', 'estimated') and c.usage is null and not c.states_cost then 'usage_missing' end,
       case when c.usage_defect is not null or c.seen_defect is not null or c.cost > 1000000000000000 then 'usage_rejected' end,
       case when c.usage is not null and c.usage_defect is null and c.cost is null then 'usage_unpriced' end,
+      case when c.clamped then 'usage_clamped' end,
       case when c.unheld and c.counted_period_ids <> '{}' then 'unheld' end,
       case when c.stale_at < p_now and c.outcome <> 'stale' then 'late' end
     ], null),

@@ -1,5 +1,5 @@
 -- budget.settle_batch: turn holds into spend, each once.
--- settlements: [{"reservation_id", "outcome", "usage", "usage_seen", "provider_cost_usd", "service_tier", "note"}, ...].
+-- settlements: [{"reservation_id", "outcome", "usage", "usage_seen", "provider_cost_usd", "service_tier", "clamped", "note"}, ...].
 -- locks:   period locks in key order, then reservation rows, then period rows.
 -- errors:  LB101 not an array, LB105 isolation, LB9xx broken invariant. What is wrong with one settlement is its own
 --          status (rejected, deferred) and never fails its neighbours.

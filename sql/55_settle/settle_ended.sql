@@ -99,7 +99,12 @@ begin
       v_entry.reserved_nano_usd,
       coalesce(v_source, case when v_usage is null then 'none' when v_outcome = 'finished' then 'usage' else 'bound' end),
       v_outcome, v_usage, v_stated, v_cost > 0,
-      array_remove(array['late', case v_outcome when 'estimated' then 'estimated' end, case when v_lost then 'missing_period' end], null),
+      array_remove(array[
+        'late',
+        case v_outcome when 'estimated' then 'estimated' end,
+        case when p_report -> 'clamped' is not distinct from 'true' then 'usage_clamped' end,
+        case when v_lost then 'missing_period' end
+      ], null),
       v_entry.model, v_entry.route_id, v_entry.price_id, v_variant, v_entry.request_id, v_entry.body_hash,
       v_entry.reserved_at, budget_internal.short_note(p_report -> 'note'), v_entry.rung, v_entry.attempt
     ) returning * into v_correction;

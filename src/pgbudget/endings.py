@@ -37,6 +37,7 @@ def ending_of(meter: Meter, *, broken: bool) -> Ending:
     said: dict[str, Any] = {
         "note": dict(meter.note),
         **({"service_tier": meter.service_tier} if meter.service_tier else {}),
+        **({"clamped": True} if meter.clamped else {}),
     }
     if (
         kinds is not None

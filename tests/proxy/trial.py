@@ -33,6 +33,8 @@ class Gateways:
             "account_nobody_url": "http://127.0.0.1:9/v1",
             "account_nobody_key": "k",
         },
+        # Has faults of its own: see processes.panic.
+        "faulty": {"drain_seconds": "0", "test_panics": "1"},
         # With a login of its own, which can be shut out.
         "away": {},
     }

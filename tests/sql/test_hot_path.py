@@ -146,21 +146,28 @@ def test_a_refusal_takes_less_time_than_a_grant_and_writes_nothing(world: World)
     took: dict[str | None, list[float]] = {code: [] for code in (None, *refused)}
 
     with psycopg.connect(world.gateway_dsn, autocommit=True) as session:
-        # In turn: what slows the machine for a while slows all of them.
-        for _ in range(60):
-            for code, key in [(None, granted), *refused.items()]:
-                asked = json.dumps([request(key)])
-                start = time.perf_counter()
-                row = session.execute("select code from budget.reserve_batch(%s)", (asked,)).fetchone()
-                took[code].append(time.perf_counter() - start)
-                assert row == (code,)
+
+        def slower() -> dict[str, float]:
+            """The refusals that took no less, of each the quickest: what else the machine does only adds to that."""
+            quickest = {code: min(samples) for code, samples in took.items()}
+            return {code: quickest[code] for code in refused if quickest[code] >= quickest[None]}
+
+        # In turn: what slows the machine for a while slows all of them. Where it stays slow, until each was quick once.
+        for _ in range(5):
+            for _ in range(60):
+                for code, key in [(None, granted), *refused.items()]:
+                    asked = json.dumps([request(key)])
+                    start = time.perf_counter()
+                    row = session.execute("select code from budget.reserve_batch(%s)", (asked,)).fetchone()
+                    took[code].append(time.perf_counter() - start)
+                    assert row == (code,)
+            if not slower():
+                break
+        assert slower() == {}, min(took[None])
         for code, key in refused.items():
             query = b"explain (analyze, wal, buffers, format json) select * from budget.reserve_batch(%s)"
             row = session.execute(query, (json.dumps([request(key)] * 20),)).fetchone()
             assert row is not None
             plan = row[0][0]["Plan"]
             assert (code, plan["WAL Records"], plan["Shared Dirtied Blocks"]) == (code, 0, 0)
-    quick = {code: sorted(samples)[len(samples) // 4] for code, samples in took.items()}
-    grant = quick.pop(None)
-    assert {code: seconds for code, seconds in quick.items() if seconds >= grant} == {}, grant
     assert world.verify() == []

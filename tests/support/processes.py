@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,9 +49,39 @@ def _run(arguments: list[str], environment: dict[str, str], log: str) -> None:
     if "PGBUDGET_TEST_LOG_ALL" in environment:
         logging.basicConfig(stream=sys.stdout, level=logging.DEBUG, force=True)
         logging.debug("everything is logged")
+    if "PGBUDGET_TEST_PANICS" in environment:
+        panic()
     from pgbudget.cli import main
 
     main()
+
+
+def panic() -> None:
+    """From now on this gateway has a fault where a call's header ``x-test-panic`` says: in one of these methods."""
+    from pgbudget.call import Call
+    from pgbudget.client import Client
+
+    fault: ContextVar[str] = ContextVar("fault", default="")
+    run = Call.run
+
+    async def told(self: Any, *arguments: Any) -> None:
+        fault.set(dict(self._headers).get(b"x-test-panic", b"").decode())
+        await run(self, *arguments)
+
+    def may_fail(owner: type, name: str) -> None:
+        method = getattr(owner, name)
+
+        async def failing(self: Any, *arguments: Any, **named: Any) -> Any:
+            if fault.get() == f"{owner.__name__}.{name}":
+                raise RuntimeError("panic")
+            return await method(self, *arguments, **named)
+
+        setattr(owner, name, failing)
+
+    setattr(Call, "run", told)  # noqa: B010 - a method cannot be assigned to
+    may_fail(Call, "_cap")
+    may_fail(Call, "_pass_on")
+    may_fail(Client, "send")
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20, what: str = "condition") -> Any:

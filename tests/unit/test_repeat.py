@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgbudget.wire import dialect as dialects
@@ -76,6 +76,7 @@ _CHANGES = st.sampled_from(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([(Chat(), chat), (Completions(), completion), (Messages(), block), (Responses(), part)]),
     st.lists(st.tuples(_TEXTS, _CHANGES, st.booleans()), max_size=12),

@@ -41,6 +41,7 @@ usages                one report a piece of the stream (cumulative; null allowed
 
 raw_sse, raw_body     answer with this, to the byte. Billed as what prompt_tokens and completion_tokens say, else nothing
 replay                answer with a recorded body, a file under the wire folder. Billed as the recording says
+encoding              gzip | deflate | br | zstd: compress the answer, whatever is accepted; what was written can be read
 split                 bytes | lines | seed:<n> | at:<n>,<n>...: how a body is cut into writes. The pieces of a raw or
                       replayed body are its writes, and chunk_ms is waited before each
 """
@@ -53,6 +54,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Final
+
+from pgbudget.simulator.encoding import ENCODERS
 
 _SPLIT: Final = re.compile(r"bytes|lines|seed:[0-9]+|at:[0-9]+(,[0-9]+)*")
 _DELTAS: Final = ("content", "tool_calls", "reasoning")
@@ -99,6 +102,7 @@ class Behaviour:
     raw_sse: str | None = None
     raw_body: str | None = None
     replay: str | None = None
+    encoding: str | None = None
     split: str | None = None
 
     def __post_init__(self) -> None:
@@ -107,6 +111,8 @@ class Behaviour:
                 raise ValueError(f"{name} must be {what}")
         if self.deltas not in _DELTAS:
             raise ValueError(f"deltas must be one of {', '.join(_DELTAS)}")
+        if self.encoding is not None and self.encoding not in ENCODERS:
+            raise ValueError(f"encoding must be one of {', '.join(ENCODERS)}")
         if self.chunks == 0:
             raise ValueError("chunks must be at least 1")
         if not 200 <= self.status <= 599:

@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from pgbudget.simulator.behaviour import Behaviour, Behaviours
 from pgbudget.simulator.dialect import Ask, Deferred, Dialect, Refused, Rendering
+from pgbudget.simulator.encoding import ENCODERS, Encoder
 from pgbudget.simulator.jobs import Job
 from pgbudget.simulator.replay import Recording, cut, recorded
 from pgbudget.simulator.tally import Call, State, Tally
@@ -186,6 +187,7 @@ class _Exchange:
         except ValueError as error:
             raise Refused(400, f"x-simulate: {error}", param="x-simulate") from None
         self._wire.split = behaviour.split
+        self._wire.encoding = behaviour.encoding
         call.id = simulator.answer_id(dialect, behaviour, self._request)
         if problem:
             raise Refused(400, problem)
@@ -399,12 +401,19 @@ class _Wire:
         self._waiting: list[bytes] = []
         self._size = 0
         self.split: str | None = None
+        #: The coding that the answer is sent in, by its name.
+        self.encoding: str | None = None
+        self._encoder: Encoder | None = None
         #: Whether the answer goes on when its client is gone.
         self.kept = False
         self._ended = False
 
     async def start(self, status: int, headers: dict[str, str]) -> None:
         """Send the status and headers."""
+        if self.encoding is not None:
+            self._encoder = ENCODERS[self.encoding]()
+            headers = {name: value for name, value in headers.items() if name != "content-length"}
+            headers["content-encoding"] = self.encoding
         rows = [(name.encode(), value.encode()) for name, value in headers.items()]
         rows.append(self._request_id)
         await self._send({"type": "http.response.start", "status": status, "headers": rows})
@@ -430,6 +439,7 @@ class _Wire:
         """Send this in a write of its own."""
         if self._is_left():
             return
+        data = data if self._encoder is None else self._encoder.write(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         if self.split is not None:
             # The loop joins the writes of one turn, so a write of its own takes a turn of its own.
@@ -444,7 +454,10 @@ class _Wire:
         before()
         if left:
             return
-        await self._send({"type": "http.response.body", "body": self._take(), "more_body": False})
+        rest = self._take()
+        if self._encoder is not None:
+            rest = self._encoder.write(rest) + self._encoder.end()
+        await self._send({"type": "http.response.body", "body": rest, "more_body": False})
 
     async def break_off(self, reset: bool) -> None:
         """End the connection, after what was written has left; it is not this answer's any more if that has ended."""

@@ -26,22 +26,34 @@ def charge_kinds(usage: dict[str, Any], model: str | None) -> dict[str, Any]:
     What cannot be priced, such as a number that cannot be one or a round of another model, is passed on as text: the database
     rejects it and charges the whole hold. Without ``input`` where nothing tells how much that was.
     """
+    return _read(usage, model)[0]
+
+
+def is_clamped(usage: dict[str, Any], model: str | None) -> bool:
+    """Whether more is said to be written to the cache for some time than in all; it is charged as no more than that."""
+    return _read(usage, model)[1]
+
+
+def _read(usage: dict[str, Any], model: str | None) -> tuple[dict[str, Any], bool]:
+    """See :func:`charge_kinds` and :func:`is_clamped`."""
     kinds: Counter[str] = Counter()
+    clamped = False
     rounds = usage.get("iterations") or [usage]
     if not isinstance(rounds, list):
-        return _unpriced(rounds)
+        return _unpriced(rounds), False
     for part in rounds:
         if not isinstance(part, dict) or (part is not usage and part.get("model") not in (None, model)):
-            return _unpriced(part)
+            return _unpriced(part), False
         creation = _dict(part, "cache_creation")
         read = {name: whole_number(part.get(name) or 0) for name in _COUNTS}
         split = {ttl: whole_number(creation.get(f"ephemeral_{ttl}_input_tokens") or 0) for ttl in ("5m", "1h")}
         for value in (*read.values(), *split.values()):
             if type(value) is not int or not 0 <= value <= _MAX:
-                return _unpriced(value)
+                return _unpriced(value), False
         written = read["cache_creation_input_tokens"]
         if part.get("cache_creation_input_tokens") is None:
             written = sum(split.values())
+        clamped |= sum(split.values()) > written
         for_an_hour = min(split["1h"], written)
         kinds.update(
             {
@@ -55,10 +67,11 @@ def charge_kinds(usage: dict[str, Any], model: str | None) -> dict[str, Any]:
         )
     searches = whole_number(_dict(usage, "server_tool_use").get("web_search_requests") or 0)
     if type(searches) is not int or not 0 <= searches <= _MAX:
-        return _unpriced(searches)
+        return _unpriced(searches), False
     kinds["web_search"] = searches
     told = all(part.get("input_tokens") is not None for part in rounds)
-    return {kind: quantity for kind, quantity in kinds.items() if quantity or kind == "output" or (kind == "input" and told)}
+    kept = {kind: quantity for kind, quantity in kinds.items() if quantity or kind == "output" or (kind == "input" and told)}
+    return kept, clamped
 
 
 def _unpriced(value: Any) -> dict[str, Any]:

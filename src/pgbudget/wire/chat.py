@@ -20,6 +20,7 @@ from pgbudget.wire.dialect import (
     text_bytes,
 )
 from pgbudget.wire.openai_api import NEVER_ASKED, UNPRICED, OpenAIMeter, ask_usage, usage_asked
+from pgbudget.wire.prompt_cache import CACHE_WRITES, cache_writes, turn_off_cache
 from pgbudget.wire.providers import Provider
 
 _MAX_CHOICES = 128
@@ -36,6 +37,8 @@ _SEARCHING = ("-search-preview", "-search-api", ":online", "sonar-deep-research"
 _FEES = {"sonar": True, "sonar-reasoning": True, "sonar-pro": False, "sonar-reasoning-pro": False}
 #: What of a message is not generated, or counts apart.
 _NOT_OUTPUT = ("id", "type", "index", "role", "annotations", "audio")
+#: OpenRouter takes cache_control in messages, for models of Anthropic's.
+_FOR_AN_HOUR = "cache_write_1h"
 _SIZES = ("low", "medium", "high")
 
 
@@ -85,7 +88,8 @@ class Chat(Dialect):
 
     def grows(self, request: ModelRequest) -> bool:
         """See :class:`Dialect`."""
-        return request.stream and set(request.features) <= _IN_MESSAGES and not any(request.body.get(n) for n in _UNSEEN)
+        seen = not any(request.body.get(n) for n in _UNSEEN)
+        return request.stream and seen and set(request.features) <= _IN_MESSAGES | {_FOR_AN_HOUR}
 
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
         """See :class:`Dialect`."""
@@ -99,6 +103,8 @@ class Chat(Dialect):
             if "audio_out" in request.features:
                 body["modalities"] = [m for m in body["modalities"] if m != "audio"] or ["text"]
                 body.pop("audio", None)
+        elif feature in CACHE_WRITES:
+            turn_off_cache(body, feature)
         elif feature in request.features or feature not in NEVER_ASKED | _IN_MESSAGES:
             raise CannotTurnOff(feature)
 
@@ -171,6 +177,9 @@ class ChatMeter(OpenAIMeter):
         kinds = super().kinds()
         if kinds is None or self.usage is None:
             return None
+        if _FOR_AN_HOUR in self.request.features and "cache_write" in kinds:
+            # Usage does not say for how long each was written.
+            kinds[_FOR_AN_HOUR] = kinds.pop("cache_write")
         if self.request.searches:
             kinds.setdefault("web_search", 1)
         if fee := self.request.fee:
@@ -185,6 +194,8 @@ def _ask_features(body: dict[str, Any], bound: InputBound) -> None:
     for modality, feature in (("audio", "audio_out"), ("image", "image_out")):
         if isinstance(modalities, list) and modality in modalities:
             bound.features.add(feature)
+    # The default is what lists call cache_write, which needs not be asked for.
+    bound.features |= cache_writes(body) & {_FOR_AN_HOUR}
     fee = _fee(body["model"], body)
     if fee is not None:
         # What is found is not billed as input there.

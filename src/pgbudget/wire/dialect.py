@@ -139,7 +139,8 @@ class Meter(ABC):
     seen (text, reasoning, tool calls). ``tool_calls``: how many of those there are. ``finished``: the provider said that it is
     complete. ``text``: of an event that does no more than add this to the output; events like it are not parsed again.
     ``failed``: it carries an error. ``begun``: something was generated, though it may not be seen. ``service_tier``,
-    ``provider_cost_usd``: what the provider says of the price.
+    ``provider_cost_usd``: what the provider says of the price. ``clamped``: of the usage that :meth:`kinds` returned last a
+    part was more than the whole.
     """
 
     def __init__(self, request: ModelRequest, provider: Provider) -> None:
@@ -150,6 +151,7 @@ class Meter(ABC):
         self.finished = False
         self.failed = False
         self.begun = False
+        self.clamped = False
         self.streamed = False
         self.text: str | None = None
         self.service_tier: str | None = None

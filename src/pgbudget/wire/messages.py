@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pgbudget.errors import BudgetError, InvalidRequest
 from pgbudget.wire import strict_json
-from pgbudget.wire.anthropic_usage import charge_kinds, is_empty
+from pgbudget.wire.anthropic_usage import charge_kinds, is_clamped, is_empty
 from pgbudget.wire.bounds import input_bound
 from pgbudget.wire.dialect import (
     CannotTurnOff,
@@ -20,6 +20,7 @@ from pgbudget.wire.dialect import (
     named_event,
     text_bytes,
 )
+from pgbudget.wire.prompt_cache import CACHE_WRITES, cache_writes, turn_off_cache
 from pgbudget.wire.providers import Provider
 from pgbudget.wire.usage import merge
 
@@ -44,7 +45,6 @@ _MOST_SEARCHES: Final = 100
 _EDITS: Final = ("clear_thinking_", "clear_tool_uses_")
 #: The least that thinking can be given.
 _LEAST_THINKING: Final = 1024
-_TTL_FEATURES: Final = {"5m": "cache_write_5m", "1h": "cache_write_1h"}
 _TIERS: Final = ("standard", "priority", "batch")
 
 _ERROR_TYPES: Final = {
@@ -83,7 +83,7 @@ class Messages(Dialect):
         _check_edits(body.get("context_management"))
         tools, searches = _read_tools(body.get("tools"))
         bound = input_bound(body)
-        features = bound.features | {_TTL_FEATURES[ttl] for ttl in _cache_ttls(body)}
+        features = bound.features | cache_writes(body)
         if searches:
             features.add("web_search")
         # What tools find, or what is kept there, comes as input: no bound but the context window.
@@ -112,7 +112,7 @@ class Messages(Dialect):
             request.stream
             and not request.body.get("tools")
             and (not thinking or (isinstance(thinking, dict) and thinking.get("type") == "disabled"))
-            and set(request.features) <= {"image_in", "audio_in", *_TTL_FEATURES.values()}
+            and set(request.features) <= {"image_in", "audio_in", *CACHE_WRITES}
         )
 
     def turn_off(self, feature: str, request: ModelRequest, body: dict[str, Any]) -> None:
@@ -124,10 +124,8 @@ class Messages(Dialect):
             choice = body.get("tool_choice")
             if not body["tools"] or (isinstance(choice, dict) and choice.get("name") == "web_search"):
                 body.pop("tool_choice", None)
-        elif feature in _TTL_FEATURES.values():
-            body |= {name: _without_cache(value, feature) for name, value in body.items()}
-            if _ttl(body) and _TTL_FEATURES[_ttl(body)] == feature:
-                del body["cache_control"]
+        elif feature in CACHE_WRITES:
+            turn_off_cache(body, feature)
         else:
             raise CannotTurnOff(feature)
 
@@ -250,6 +248,7 @@ class MessagesMeter(Meter):
             return None
         assert self.usage is not None
         self._price_by(self.usage)
+        self.clamped = is_clamped(self.usage, self._model)
         return charge_kinds(self.usage, self._model)
 
     def bound(self) -> dict[str, Any]:
@@ -406,33 +405,3 @@ def _servers_tool(body: dict[str, Any]) -> int | None:
 
 def _is(value: Any, *types: str) -> bool:
     return isinstance(value, dict) and str(value.get("type")).startswith(types)
-
-
-def _ttl(block: dict[str, Any]) -> Any:
-    """For how long a block is to be cached, None if it is not."""
-    control = block.get("cache_control")
-    if not isinstance(control, dict) or control.get("type") != "ephemeral":
-        return None
-    ttl = control.get("ttl")
-    if ttl is not None and (not isinstance(ttl, str) or ttl not in _TTL_FEATURES):
-        raise InvalidRequest("cache_control.ttl must be 5m or 1h", "cache_control")
-    return ttl or "5m"
-
-
-def _cache_ttls(value: Any) -> set[str]:
-    """All times for which something of a body is to be cached; raises :class:`InvalidRequest`."""
-    if isinstance(value, dict):
-        ttl = _ttl(value)
-        return {ttl for ttl in (ttl,) if ttl}.union(*map(_cache_ttls, value.values()))
-    if isinstance(value, list):
-        return set[str]().union(*map(_cache_ttls, value))
-    return set()
-
-
-def _without_cache(value: Any, feature: str) -> Any:
-    if isinstance(value, dict):
-        off = (ttl := _ttl(value)) is not None and _TTL_FEATURES[ttl] == feature
-        return {name: _without_cache(item, feature) for name, item in value.items() if not (off and name == "cache_control")}
-    if isinstance(value, list):
-        return [_without_cache(item, feature) for item in value]
-    return value

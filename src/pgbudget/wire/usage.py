@@ -35,6 +35,16 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
     A number that cannot be one is passed on as text: the database rejects it and charges the whole hold. Without ``input``
     where nothing tells how much that was.
     """
+    return _read(usage, reasoning_apart)[0]
+
+
+def is_clamped(usage: dict[str, Any], reasoning_apart: bool = False) -> bool:
+    """Whether a part is said to be more than what it is part of; it is charged as no more than that."""
+    return _read(usage, reasoning_apart)[1]
+
+
+def _read(usage: dict[str, Any], reasoning_apart: bool) -> tuple[dict[str, Any], bool]:
+    """See :func:`charge_kinds` and :func:`is_clamped`."""
     details = _dict(usage, "prompt_tokens_details")
     completion_details = _dict(usage, "completion_tokens_details")
     numbers = {
@@ -61,7 +71,7 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
     numbers = {name: whole_number(value) for name, value in numbers.items()}
     for value in numbers.values():
         if type(value) is not int or not 0 <= value <= _MAX:
-            return {"input": ascii(value)[:100]}
+            return {"input": ascii(value)[:100]}, False
     told = "prompt_tokens" in usage
     if not told and numbers["total"] > numbers["completion"]:
         told, numbers["prompt"] = True, numbers["total"] - numbers["completion"]
@@ -74,6 +84,12 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
         prompt += hidden
     else:
         completion += hidden
+    apart = "citation_tokens" in usage
+    # Sound may come from the cache, too: these two are parts that overlap.
+    clamped = (
+        max(numbers["cached"] + numbers["written"], audio_in) > prompt
+        or max(numbers["audio_out"] + numbers["image_out"], 0 if apart else numbers["reasoning"]) > completion
+    )
     audio_in = min(audio_in, prompt)
     cached = min(numbers["cached"], prompt - audio_in)
     written = min(numbers["written"], prompt - audio_in - cached)
@@ -88,10 +104,11 @@ def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[s
         "audio_out": audio_out,
         "image_out": image_out,
         # Research counts its reasoning beside all else (Perplexity).
-        "reasoning": numbers["reasoning"] if "citation_tokens" in usage else 0,
+        "reasoning": numbers["reasoning"] if apart else 0,
         "web_search": numbers["searches"],
     }
-    return {kind: quantity for kind, quantity in kinds.items() if quantity or kind == "output" or (kind == "input" and told)}
+    kept = {kind: quantity for kind, quantity in kinds.items() if quantity or kind == "output" or (kind == "input" and told)}
+    return kept, clamped
 
 
 def whole_number(value: Any) -> Any:
