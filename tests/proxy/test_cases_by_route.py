@@ -224,21 +224,27 @@ def the_cap_that_is_priced_is_the_cap_that_is_forwarded(t: Trial) -> None:
 
 
 def a_cache_write_is_held_at_its_own_price(t: Trial) -> None:
-    system = [{"type": "text", "text": "x" * 100_000, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
-    body: dict[str, Any] = {"model": "c-son", "system": system, "cap": 10}
-    if t.route is CHAT:
-        # As OpenRouter takes it, for models of Anthropic's.
-        body = {"model": "c-son", "messages": [{"role": "system", "content": system}], "cap": 10}
-    error = t.refused(t.ask(t.key(400_000), **body), 402, "request_over_limit")
-    assert 600_150 <= micro(error["pgbudget"]["worst_case_usd"]) < 1_305_000
-    t.untouched()
-    key = t.key()
-    simulate = {"prompt_tokens": 100_000, "cache_write_1h_tokens": 100_000, "completion_tokens": 10}
-    if t.route is CHAT:
-        usage = {**t.route.usage(100_000, 10), "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 100_000}}
-        simulate = t.route.raw("Hi", usage, t.stream)
-    assert t.ask(key, simulate, **body).status_code == 200
-    assert t.entry(key)["amount"] == 600_150
+    # On chat as OpenRouter takes it, and prices it, for models of Anthropic's.
+    for ttl, model, cost in (("1h", "c-son", 600_150), ("5m", "o-son" if t.route is CHAT else "c-son", 375_150)):
+        t.simulator.reset()
+        system = [{"type": "text", "text": "x" * 100_000, "cache_control": {"type": "ephemeral", "ttl": ttl}}]
+        body: dict[str, Any] = {"model": model, "cap": 10, "system": system}
+        simulate: dict[str, Any] = {"prompt_tokens": 100_000, f"cache_write_{ttl}_tokens": 100_000, "completion_tokens": 10}
+        if t.route is CHAT:
+            body = {"model": model, "cap": 10, "messages": [{"role": "system", "content": system}]}
+            details = {"cached_tokens": 0, "cache_write_tokens": 100_000}
+            simulate = t.route.raw("Hi", {**t.route.usage(100_000, 10), "prompt_tokens_details": details}, t.stream)
+        error = t.refused(t.ask(t.key(400_000 if ttl == "1h" else 375_000), **body), 402, "request_over_limit")
+        # Not the sum of all rates.
+        assert cost <= micro(error["pgbudget"]["worst_case_usd"]) < cost * 1.05
+        t.untouched()
+        key = t.key()
+        assert t.ask(key, simulate, **body).status_code == 200
+        entry = t.entry(key)
+        assert (entry["amount"], entry["source"]) == (cost, "usage")
+        assert cost <= entry["hold"] < cost * 1.05
+        if ttl == "1h":
+            t.refused(t.ask(t.key(), **{**body, "model": "t-mini"}), 422, "model_unpriced")
 
 
 # USE: what usage says
@@ -480,7 +486,7 @@ def what_is_compressed_unasked_is_metered_and_decoded(t: Trial) -> None:
             entry = t.entry(key)
             assert (entry["amount"], entry["source"], entry["flags"]) == (t.standard, "usage", []), (encoding, accepted)
         raw = t.route.raw("é" * 5000, t.route.usage(100, 200), t.stream)
-        asked = {"stream_options": {"include_usage": True}} if t.stream and t.route in (CHAT, COMPLETIONS) else {}
+        asked = {"stream_options": {"include_usage": True}} if t.stream and t.route.asks else {}
         assert t.ask(t.key(), {**raw, "encoding": encoding}, **asked).text == next(iter(raw.values())), encoding
 
 
@@ -1197,13 +1203,15 @@ ELSEWHERE = {
 
 @pytest.fixture(scope="session")
 def priced(shared_world: World) -> World:
-    """Models without a price, or with one of nothing."""
+    """Models without a price, with one of nothing, and with one of all cache writes."""
     shared_world.execute("""
       select budget.set_model('simulator', m, 400000, 16384), budget.set_route(null, m, 'simulator', 'simulator')
-      from unnest(array['no-price', 'no-input-price', 'unreviewed', 'free']) m;
+      from unnest(array['no-price', 'no-input-price', 'unreviewed', 'free', 'o-son']) m;
       select budget.review_price(budget.add_price('simulator', m, l::jsonb, '2020-01-01', 'made up'), 'me')
       from (values ('no-input-price', '[{"kind": "output", "usd": 1}]'),
-        ('free', '[{"kind": "input", "usd": 0}, {"kind": "output", "usd": 0}]')) p (m, l);
+        ('free', '[{"kind": "input", "usd": 0}, {"kind": "output", "usd": 0}]'),
+        ('o-son', '[{"kind": "input", "usd": 3}, {"kind": "cache_read", "usd": 0.3}, {"kind": "cache_write", "usd": 3.75},
+          {"kind": "cache_write_1h", "usd": 6}, {"kind": "output", "usd": 15}]')) p (m, l);
       select budget.add_price('simulator', 'unreviewed', '[{"kind": "input", "usd": 1}, {"kind": "output", "usd": 1}]');
     """)
     return shared_world

@@ -61,7 +61,6 @@ def test_what_is_not_asked_for_need_not_be_taken_out() -> None:
         (body(tools=5), "web_search", "up"),
         (body(tools=["web_search"]), "web_search", "up"),
         # Whether the body has it is not known here.
-        (body(), "cache_write_1h", "up"),
         (body(), "image_out", "up"),
         (body(), "a feature of tomorrow", "up"),
     ],
