@@ -168,7 +168,7 @@ def test_an_idle_connection_is_kept_longer_than_the_sdk_keeps_it(gateway: Gatewa
 
 def test_models(world: World, gateway: Gateway) -> None:
     with client_of(gateway, world.key(10_000)) as client:
-        assert {m.id for m in client.models.list()} == {"t-mini", "t-pro", "c-son"}
+        assert {m.id for m in client.models.list()} == {"t-mini", "t-pro", "c-son", "e-small"}
     with client_of(gateway, world.key(10_000, allowed_models=["t-pro"])) as client:
         assert [m.id for m in client.models.list()] == ["t-pro"]
 
