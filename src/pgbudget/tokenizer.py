@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 
 from pgbudget.wire.dialect import ModelRequest
 from pgbudget.wire.providers import provider
@@ -52,9 +52,13 @@ class Tokenizer:
         if self._waiting >= _MOST_WAITING:
             return None
         self._waiting += 1
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._thread)
         try:
+            # Once a process, half a second of work and 60 MB each: no part of the time that a count may take.
+            for name in known:
+                await in_thread(_load, name)
             async with asyncio.timeout(_SECONDS):
-                tokens = await asyncio.get_running_loop().run_in_executor(self._thread, _largest, request, known)
+                tokens = await in_thread(_largest, request, known)
         except TimeoutError:
             log.warning("the input of a request was not counted within %s seconds", _SECONDS)
             return None
@@ -66,6 +70,11 @@ class Tokenizer:
         if not self._told:
             log.warning("a key goes by a tokenizer and is held by bytes: install pgbudget[tokenizer]")
         self._told = True
+
+
+@cache
+def _load(vocabulary: str) -> None:
+    batch_count([""], encoding=vocabulary, threads=1)
 
 
 def _largest(request: ModelRequest, names: list[str]) -> int:

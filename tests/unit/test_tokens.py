@@ -267,6 +267,7 @@ def test_who_waits_for_a_count_does_so_in_limits(monkeypatch: pytest.MonkeyPatch
         opened.wait(10)
         return [1] * len(texts)
 
+    monkeypatch.setattr(tokenizer, "_load", lambda vocabulary: None)
     monkeypatch.setattr(tokenizer, "batch_count", slowly)
     monkeypatch.setattr(tokenizer, "_MOST_WAITING", 2)
     monkeypatch.setattr(tokenizer, "_SECONDS", 0.3)
@@ -287,6 +288,13 @@ def test_who_waits_for_a_count_does_so_in_limits(monkeypatch: pytest.MonkeyPatch
         asyncio.run(ask())
     finally:
         opened.set()
+
+
+def test_the_vocabulary_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer, "_load", lambda vocabulary: time.sleep(0.5))
+    monkeypatch.setattr(tokenizer, "_SECONDS", 0.3)
+    tokenizer.batch_count(["here already"], "o200k_base", 1)
+    assert count(Tokenizer(), chat("word " * 1000), NEWER) is not None
 
 
 @pytest.mark.parametrize(
