@@ -127,6 +127,7 @@ _GROWN = (
     join budget_internal.budgets b on b.org_id = p.org_id
     cross join lateral budget_internal.period_bounds(b.period, b.anchor_at, b.time_zone, b.fiscal_month, b.fiscal_day, now()) t
     """,
+    "analyze budget_internal.keys, budget_internal.budgets, budget_internal.periods",
     """
     create temporary table chain on commit drop as
     select
