@@ -127,7 +127,6 @@ _GROWN = (
     join budget_internal.budgets b on b.org_id = p.org_id
     cross join lateral budget_internal.period_bounds(b.period, b.anchor_at, b.time_zone, b.fiscal_month, b.fiscal_day, now()) t
     """,
-    "analyze budget_internal.keys, budget_internal.budgets, budget_internal.periods",
     """
     create temporary table chain on commit drop as
     select
@@ -135,7 +134,7 @@ _GROWN = (
       array(
         select i.period_id
         from unnest(k.chain) with ordinality c (scope_id, place)
-        join budget_internal.budgets b on b.scope_id = c.scope_id
+        join budget_internal.budgets b on b.scope_id = c.scope_id and b.deleted_at is null
         join budget_internal.periods i on i.budget_id = b.budget_id
         order by c.place
       ) as period_ids,
