@@ -59,16 +59,14 @@ class DataPlane:
         than its bytes, if it can; what it finds are the ``input_tokens`` of the request from then on.
         """
         told = self.waiting.behind(request)
-        result = told or await self._ask(request)
-        if told is None and await self._freed(result):
-            result = await self._ask(request)
+        result = told or await self._ask_booked(request)
         if result.routes and count_tokens and result.status == "denied":
             # By its bytes it does not fit, and its key goes by a tokenizer. Its ladder is for what does not fit then.
             del request["options"]["input_bounds"]["tokenizer"]
             tokens = await count_tokens(result.routes)
             if tokens is not None:
                 request["input_tokens"] = tokens
-            result = told or await self._ask(request)
+            result = told or await self._ask_booked(request)
         if waits(result) and not self.waiting.full:
             result = await self._wait(request, result, told is None, left)
         if result.status == "granted":
@@ -101,12 +99,20 @@ class DataPlane:
                 self._give_back(request)
             raise as_client_error(error) from error
 
-    async def _freed(self, refusal: ReserveResult) -> bool:
-        """Whether the budget that was in the way has got room by calls that had ended before, and only now are booked."""
+    async def _ask_booked(self, request: dict[str, Any]) -> ReserveResult:
+        """Ask, and once more where what was in the way had ended and was only not booked yet."""
+        before = self.waiting.ends
+        result = await self._ask(request)
+        return await self._ask(request) if await self._freed(result, before) else result
+
+    async def _freed(self, refusal: ReserveResult, before: int) -> bool:
+        """Whether the budget that was in the way has got room by calls that had ended before, and only since are booked."""
         budget_id = refusal.budget_id
         if refusal.code != "budget_busy" or budget_id is None:
             return False
-        return await self.settlements.booked(lambda held: self.waiting.holds(held, budget_id), _BOOKED_SECONDS)
+        queued = await self.settlements.booked(lambda held: self.waiting.holds(held, budget_id), _BOOKED_SECONDS)
+        # Or was booked while the refusal was on its way.
+        return queued or self.waiting.ended_since(before, budget_id)
 
     async def _wait(
         self, request: dict[str, Any], refusal: ReserveResult, asked: bool, left: asyncio.Future[None]

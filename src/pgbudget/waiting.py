@@ -12,6 +12,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from pgbudget.db import ReserveResult
@@ -44,6 +45,9 @@ class Waiting:
         self._alike: dict[Hashable, deque[_Waiter]] = {}
         self._waiting = 0
         self._budgets: dict[str, tuple[int, ...]] = {}
+        #: How many calls of this process have been booked, and the budgets of the last of them.
+        self.ends = 0
+        self._ended: deque[tuple[int, ...]] = deque(maxlen=_MOST)
 
     @property
     def full(self) -> bool:
@@ -60,9 +64,16 @@ class Waiting:
 
     def ended(self, reservation_id: str) -> None:
         """It is booked: what it held and did not use is room."""
-        for budget_id in self._budgets.pop(reservation_id, ()):
+        budget_ids = self._budgets.pop(reservation_id, ())
+        self.ends += 1
+        self._ended.append(budget_ids)
+        for budget_id in budget_ids:
             if queue := self._queues.get(budget_id):
                 queue[0].wake.set()
+
+    def ended_since(self, ends: int, budget_id: int) -> bool:
+        """Whether a call that held something of this budget has been booked since there were so many ``ends``."""
+        return any(budget_id in held for held in islice(reversed(self._ended), self.ends - ends))
 
     def behind(self, request: Request) -> ReserveResult | None:
         """What those were told that this request has to stand behind; None when it may ask."""

@@ -232,3 +232,18 @@ def test_those_that_wait_wait_for_room_for_their_tokens(
     assert [(a.status_code, a.headers["x-pgbudget-rung"]) for a in answers] == [(200, "patience")] * 2
     entries = settled(priced, key, 3)
     assert sorted(entry["reserved_nano_usd"] // 1000 < BETWEEN for entry in entries) == [True] * 3
+
+
+@pytest.mark.parametrize("bound", ["bytes", "tokenizer"])
+def test_one_call_after_another_is_not_refused_for_what_is_not_booked_yet(
+    priced: World, gateway: Gateway, simulator: Simulator, bound: str
+) -> None:
+    """The one before has ended, and room is for one: its hold is only not booked yet."""
+    with httpx.Client(timeout=60) as client:
+        for _ in range(10):
+            # By its bytes over the whole limit, by its tokens not.
+            key = key_of(priced, 7_500 if bound == "tokenizer" else 17_000, bound)
+            for _ in range(2):
+                asked = CHAT.body(words=LONG, model="newer")
+                answer = client.post(gateway.url + CHAT.path, json=asked, headers=CHAT.headers(key))
+                assert answer.status_code == 200, answer.text
