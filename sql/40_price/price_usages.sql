@@ -10,31 +10,35 @@ language sql stable
 as $$
   with line as (
     select
-      i.place, i.price_id, i.variant, i.at, u.key, k.kind, k.fallback_kind, k.direction,
+      i.place, i.price_id, i.variant, i.at, u.line, u.key, k.kind, k.fallback_kind, k.direction,
       case when jsonb_typeof(u.value) = 'number' then case
         when u.value::numeric between 0 and 1000000000000 and u.value::numeric = trunc(u.value::numeric) then u.value::numeric
       end end as quantity
     from unnest(p_price_ids, p_variants, p_usages, p_ats) with ordinality i (price_id, variant, usage, at, place)
-    cross join lateral jsonb_each(case when jsonb_typeof(i.usage) = 'object' then i.usage end) u
+    cross join lateral jsonb_each(case when jsonb_typeof(i.usage) = 'object' then i.usage end) with ordinality u (key, value, line)
     left join budget_internal.charge_kinds k on k.kind = u.key
   ), sized as (
     select l.*, sum(l.quantity) filter (where l.direction = 'input') over (partition by l.place) as input_tokens
     from line l
+  ), rate as materialized (
+    -- Once for all that were called at the same price.
+    select r.*
+    from (select distinct i.price_id, i.variant from unnest(p_price_ids, p_variants) i (price_id, variant)) i
+    cross join lateral (
+      select r.price_id, r.variant, r.kind, r.above_input_tokens, r.window_no, r.scaled
+      from budget_internal.price_rates r
+      where r.price_id = i.price_id and r.variant = i.variant
+      offset 0
+    ) r
   ), priced as (
-    select s.place, s.key, s.quantity, s.kind,
-      case when s.quantity = 0 then 0 else s.quantity * (
-        select r.scaled
-        from budget_internal.price_rates r
-        where r.price_id = s.price_id and r.variant = s.variant and r.kind in (s.kind, s.fallback_kind)
-          and (r.above_input_tokens = 0 or r.above_input_tokens < s.input_tokens)
-          -- Asked for a version that has windows only.
-          and (r.window_no = 0 or r.window_no = budget_internal.price_window(s.price_id, s.at))
-        order by (r.kind = s.kind) desc, r.window_no desc, r.above_input_tokens desc
-        limit 1
-      ) end as scaled
+    select distinct on (s.place, s.line)
+      s.place, s.key, s.quantity, s.kind, case when s.quantity = 0 then 0 else s.quantity * r.scaled end as scaled
     from sized s
-    -- Not pulled up: each line is priced once.
-    offset 0
+    left join rate r on r.price_id = s.price_id and r.variant = s.variant and r.kind in (s.kind, s.fallback_kind)
+      and (r.above_input_tokens = 0 or r.above_input_tokens < s.input_tokens)
+      -- Asked for a version that has windows only.
+      and (r.window_no = 0 or r.window_no = budget_internal.price_window(s.price_id, s.at))
+    order by s.place, s.line, (r.kind = s.kind) desc, r.window_no desc, r.above_input_tokens desc
   )
   select
     i.place,
