@@ -10,6 +10,8 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set jit = off
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_material = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
