@@ -157,7 +157,10 @@ _GROWN = (
         || '8' || lpad(to_hex(e), 15, '0')
       )::uuid,
       c.key_id, c.chain, c.period_ids, %(cost)s, %(hold)s, 'usage', 'finished', '{"input": 90, "output": 100}', false, '{}',
-      't-mini', c.route_id, c.price_id, 'standard', 'gw-' || md5(e::text), md5(e::text) || md5(e::text), m.at
+      't-mini', c.route_id, c.price_id, 'standard',
+      -- As the gateway makes them.
+      'gw-' || lpad(to_hex((extract(epoch from m.at) * 1000)::int8), 12, '0') || left(md5(e::text), 20),
+      md5(e::text) || md5(e::text), m.at
     from generate_series(1, %(entries)s) e
     cross join lateral (
       select date_trunc('month', now(), 'UTC') + (now() - date_trunc('month', now(), 'UTC')) * (e::float8 / %(entries)s) as at
@@ -224,14 +227,28 @@ def churn(connection: Connection, pairs: int) -> None:
         settle(connection, hold(connection, [secret(0)] * BATCH))
 
 
-def measure(connection: Connection, size: Size) -> dict[str, float]:
+def flushed_to(watcher: Connection) -> Any:
+    """The end of the write-ahead log."""
+    return (watcher.execute("select pg_current_wal_flush_lsn()").fetchone() or (None,))[0]
+
+
+def written(watcher: Connection, begin: Any) -> tuple[float, float]:
+    """Bytes of the write-ahead log since: of records, and of the whole pages in them, as there are after a checkpoint."""
+    row = watcher.execute(
+        "select sum(record_size)::float8, sum(fpi_size)::float8 from pg_get_wal_stats(%s, %s)", (begin, flushed_to(watcher))
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def measure(connection: Connection, watcher: Connection, size: Size) -> dict[str, float]:
     """One round on one database: milliseconds at the median and bytes of write-ahead log a call."""
     keys = [secret(number * size.keys // KEYS) for number in range(KEYS)]
     result: dict[str, float] = {}
     for flushed in ("on", "off"):
         connection.execute(f"set synchronous_commit = {flushed}")
         took, ids = [], []
-        begin = connection.execute("select pg_current_wal_insert_lsn()").fetchone()
+        begin = flushed_to(watcher)
         for number in range(CALLS):
             asked = json.dumps([request(keys[number % KEYS])])
             start = time.perf_counter()
@@ -245,14 +262,14 @@ def measure(connection: Connection, size: Size) -> dict[str, float]:
             start = time.perf_counter()
             settle(connection, ids[first : first + BATCH])
             settles.append((time.perf_counter() - start) / BATCH)
-        row = connection.execute("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), %s)::float8", begin).fetchone()
-        assert row is not None
         suffix = "" if flushed == "on" else ", commit not flushed"
         result |= {
             f"reserve{suffix}": percentile(took, 0.5) * 1e3,
             f"settle in a batch{suffix}": percentile(settles, 0.5) * 1e3,
-            f"wal{suffix}": row[0] / CALLS,
         }
+        if flushed == "on":
+            records, pages = written(watcher, begin)
+            result |= {"wal records": records / CALLS, "wal pages": pages / CALLS}
     return result
 
 
@@ -308,12 +325,12 @@ def shown(
             ],
         },
         "size": {
-            "columns": ["MiB", "periods", "reservations", "ledger", "its indexes", "WAL bytes a pair", "periods updated HOT",
-                        "sequential scans"],
+            "columns": ["MiB", "periods", "reservations", "ledger", "its indexes", "WAL bytes a pair", "and of whole pages",
+                        "periods updated HOT", "sequential scans"],
             "rows": [
                 [
                     name, *(f"{found[name][table]:.1f}" for table in ("periods", "reservations", "ledger", "ledger indexes")),
-                    str(spread(samples[name]["wal"])),
+                    str(spread(samples[name]["wal records"])), str(spread(samples[name]["wal pages"])),
                     f"{found[name]['hot updates'] / found[name]['updates']:.1%}",
                     ", ".join(found[name]["sequential scans"]) or "none",
                 ]
@@ -338,6 +355,8 @@ def main() -> None:
     found: dict[str, dict[str, Any]] = {}
     with cluster(arguments.server, SETTINGS) as made, psycopg.connect(made.dsn(), autocommit=True) as admin:
         gateway_login(admin, made.dsn())
+        with psycopg.connect(made.dsn("bench"), autocommit=True) as connection:
+            connection.execute("create extension pg_walinspect")
         dsns = {
             name: (made.dsn(f"size{n}"), with_database(made.dsn(), f"size{n}", LOGIN, PASSWORD))
             for n, name in enumerate(wanted)
@@ -360,7 +379,7 @@ def main() -> None:
                     with psycopg.connect(gateway_dsn, autocommit=True) as connection:
                         # Plans are made, and charged to nobody.
                         settle(connection, hold(connection, [secret(0)]))
-                        sample = measure(connection, size)
+                        sample = measure(connection, watcher, size)
                         connection.execute("select pg_stat_force_next_flush()")
                     found[name] = facts(watcher) | {
                         "sequential scans": {

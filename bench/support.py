@@ -23,6 +23,7 @@ from tests.support.world import with_database
 from pgbudget import migrate
 from pgbudget.devstack import make_login
 from pgbudget.embedded import Cluster
+from pgbudget.endpoint import new_request_id
 from pgbudget.seed import seed_simulator
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
@@ -94,7 +95,7 @@ def request(key: str) -> dict[str, Any]:
         "model": "t-mini",
         "input_tokens": 100,
         "max_output_tokens": 200,
-        "request_id": f"gw-{holder}",
+        "request_id": new_request_id(),
         "options": {
             "n": 1,
             "features": [],

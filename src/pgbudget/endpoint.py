@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -74,7 +75,7 @@ class CallEndpoint:
             "model": request.model,
             "input_tokens": request.input_tokens,
             "max_output_tokens": request.cap,
-            "request_id": idempotency_key or f"gw-{holder}",
+            "request_id": idempotency_key or new_request_id(),
             "options": {
                 # The same body on another route is another request.
                 "body_hash": hashlib.sha256(self._dialect.path.encode() + b"\n" + body).hexdigest(),
@@ -91,6 +92,11 @@ class CallEndpoint:
         if asked["input_tokens"] < request.input_tokens:
             request = replace(request, input_tokens=asked["input_tokens"])
         return Call(self._plane, self._dialect, request, grant, headers, left)
+
+
+def new_request_id() -> str:
+    """A request id for a call that brings none: later ones sort after earlier ones, so that an index of them grows at its end."""
+    return f"gw-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 def _priced(request: ModelRequest) -> dict[str, Any]:
