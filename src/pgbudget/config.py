@@ -18,6 +18,7 @@ PGBUDGET_BREAKER_SECONDS        for so long (15)
 PGBUDGET_DRAIN_SECONDS          how long a stream is read on after its client left, for its real usage (5)
 PGBUDGET_UNBOUNDED_INPUT        input of which the request does not say how large it becomes (stored conversations, files,
                                 searches): hold the context window for it (hold), or refuse it (refuse)
+PGBUDGET_EXCEEDED_STATUS        what a budget that is spent is answered with (402; or 429)
 PGBUDGET_BACKGROUND_SECONDS     how long an answer in the background is waited for (14400)
 PGBUDGET_SHUTDOWN_SECONDS       how long running calls may go on after SIGTERM (25)
 PGBUDGET_RECONCILE_SECONDS      how often the schedule is looked at, unless pg_cron has it; 0: never (15)
@@ -75,6 +76,7 @@ class Config:
     breaker_seconds: float = 15
     drain_seconds: float = 5
     unbounded_input: str = "hold"
+    exceeded_status: int = 402
     background_seconds: float = 14400
     shutdown_seconds: float = 25
     reconcile_seconds: float = 15
@@ -100,13 +102,21 @@ class Config:
         unbounded = env.get("PGBUDGET_UNBOUNDED_INPUT", "hold")
         if unbounded not in ("hold", "refuse"):
             raise ConfigError(f"PGBUDGET_UNBOUNDED_INPUT must be hold or refuse, not {unbounded!r}")
+        exceeded = env.get("PGBUDGET_EXCEEDED_STATUS", "402")
+        if exceeded not in ("402", "429"):
+            raise ConfigError(f"PGBUDGET_EXCEEDED_STATUS must be 402 or 429, not {exceeded!r}")
         return cls(
             unbounded_input=unbounded,
+            exceeded_status=int(exceeded),
             dsn=env["PGBUDGET_DSN"],
             admin_token=env.get("PGBUDGET_ADMIN_TOKEN") or None,
             environment=env,
             **numbers,  # type: ignore[arg-type]
         )
+
+    def status(self, code: str) -> int | None:
+        """What a refusal is answered with; None: with the status of its code."""
+        return self.exceeded_status if code == "budget_exceeded" else None
 
     def account(self, name: str, provider_name: str) -> Account | None:
         """The account of that name; None when its URL or key is not configured."""

@@ -87,7 +87,14 @@ class DataPlane:
             )
         if code in WITH_AMOUNTS:
             detail |= _numbers(result)
-        raise Refused(code, result.message or "", retry_after=result.retry_after_seconds, detail=detail, rung=result.rung)
+        raise Refused(
+            code,
+            result.message or "",
+            retry_after=result.retry_after_seconds,
+            detail=detail,
+            rung=result.rung,
+            status=self.config.status(code),
+        )
 
     async def _ask(self, request: dict[str, Any]) -> ReserveResult:
         try:

@@ -81,6 +81,11 @@ class BudgetError(Exception):
         self.detail = detail
 
     @property
+    def kind(self) -> int:
+        """The status that the error's type goes by."""
+        return self.status
+
+    @property
     def retry_helps(self) -> bool:
         """Whether the same request can succeed within a minute or so."""
         return self.status in (408, 429, 502, 503, 504)
@@ -89,7 +94,7 @@ class BudgetError(Exception):
         """The OpenAI-shaped body."""
         error: dict[str, Any] = {
             "message": self.message,
-            "type": _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error"),
+            "type": _TYPES.get(self.kind, "invalid_request_error" if self.kind < 500 else "server_error"),
             "param": self.param,
             "code": self.code,
         }
@@ -192,7 +197,7 @@ class UpstreamFailed(BudgetError):
 
 
 class Refused(BudgetError):
-    """A refusal of the database."""
+    """A refusal of the database. ``status``: by setting, instead of the code's own."""
 
     def __init__(
         self,
@@ -202,15 +207,21 @@ class Refused(BudgetError):
         retry_after: int | None = None,
         detail: dict[str, Any] | None = None,
         rung: str | None = None,
+        status: int | None = None,
     ):
         super().__init__(message, _PARAMS.get(code), retry_after=retry_after, detail=detail)
         self.code = code
         self.rung = rung
-        self.status = STATUS.get(code, (503, ""))[0]
+        self.status = status or self.kind
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Also the rung that the request waited on in vain, or that refuses it."""
         return [*super().headers(), *([(b"x-pgbudget-rung", self.rung.encode())] if self.rung is not None else [])]
+
+    @property
+    def kind(self) -> int:
+        """A budget that is spent is one, whatever it is answered with."""
+        return STATUS.get(self.code, (503, ""))[0]
 
     @property
     def retry_helps(self) -> bool:

@@ -65,7 +65,7 @@ class RunsEndpoint:
         row = (await self._database.ask("select * from budget.start_run(%s, %s, %s)", key, run, Jsonb(options)))[0]
         if row["status"] == "denied":
             self._refusals.add(key, "run", row["parent_run"], row["code"])
-            raise Refused(row["code"], row["message"])
+            raise Refused(row["code"], row["message"], status=self._config.status(row["code"]))
         return Response(dumps(_shown(row)), 201 if row["status"] == "started" else 200, media_type="application/json")
 
     async def end(self, request: Request) -> Response:

@@ -336,7 +336,7 @@ class CountMeter(Meter):
 
 def error_body(error: BudgetError) -> dict[str, Any]:
     """An error as Anthropic's clients know it, with our code, field and numbers beside the type and the message."""
-    kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    kind = _ERROR_TYPES.get(error.kind, "invalid_request_error" if error.kind < 500 else "api_error")
     said = {"type": kind, "message": error.message, "param": error.param, "code": error.code}
     return {"type": "error", "error": {**said, **({"pgbudget": error.detail} if error.detail else {})}, "request_id": None}
 
