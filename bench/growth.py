@@ -238,7 +238,8 @@ def written(watcher: Connection, begin: Any) -> tuple[float, float]:
         "select sum(record_size)::float8, sum(fpi_size)::float8 from pg_get_wal_stats(%s, %s)", (begin, flushed_to(watcher))
     ).fetchone()
     assert row is not None
-    return row
+    records, pages = row
+    return records, pages
 
 
 def measure(connection: Connection, watcher: Connection, size: Size) -> dict[str, float]:

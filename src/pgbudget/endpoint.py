@@ -95,7 +95,7 @@ class CallEndpoint:
 
 
 def new_request_id() -> str:
-    """A request id for a call that brings none: later ones sort after earlier ones, so that an index of them grows at its end."""
+    """A request id for a call that brings none. Later ones sort after earlier ones: an index of them grows at its end."""
     return f"gw-{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 

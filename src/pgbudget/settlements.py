@@ -24,8 +24,8 @@ log = logging.getLogger("pgbudget.settlements")
 
 _MAX_BATCH = 100
 _MAX_WAIT = 2.0
-#: About as long as a batch of reserves takes.
-_GATHER_SECONDS = 0.01
+#: Of a call that takes seconds, nothing; many reserves long.
+_GATHER_SECONDS = 0.03
 
 Report = dict[str, Any]
 
