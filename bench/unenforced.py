@@ -55,7 +55,7 @@ class NoBudgets(DataPlane):
     async def reserve(self, request: dict[str, Any], *_: Any) -> ReserveResult:
         return ReserveResult(
             status="granted",
-            reservation_id=uuid.uuid4(),
+            reservation_id=str(uuid.uuid4()),
             granted_output_tokens=request["max_output_tokens"],
             cap_output_tokens=request["max_output_tokens"],
             routes=[{"provider": _SIMULATOR, "account": _SIMULATOR, "upstream_model": request["model"]}],

@@ -7,16 +7,19 @@ import contextlib
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import orjson
 import psycopg
+from psycopg.adapt import AdaptersMap
 from psycopg.rows import AsyncRowFactory, DictRow, args_row, dict_row
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Jsonb, set_json_dumps, set_json_loads
+from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from pgbudget.errors import STATUS, EnforcementUnavailable, Refused
 from pgbudget.http import dumps
+from pgbudget.wire import strict_json
 
 log = logging.getLogger("pgbudget.db")
 
@@ -26,8 +29,7 @@ _WAITED_TOO_LONG = ("55P03", "57014")
 _TIMED_OUT = (PoolTimeout, psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveResult:
+class ReserveResult(NamedTuple):
     """``budget.reserve_result``; amounts in nano-USD. See the type's comment in the database.
 
     ``routes`` of a refusal: all that the request may go, where the key goes by a tokenizer and a closer bound may fit.
@@ -36,7 +38,7 @@ class ReserveResult:
     status: str
     code: str | None
     message: str | None
-    reservation_id: Any
+    reservation_id: str | None
     reserved_nano_usd: int | None
     granted_output_tokens: int | None
     routes: list[dict[str, str]] | None
@@ -59,14 +61,13 @@ class ReserveResult:
     budget_ids: list[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettleResult:
+class SettleResult(NamedTuple):
     """``budget.settle_result``; amounts in nano-USD."""
 
     status: str
     code: str | None
     message: str | None
-    reservation_id: Any
+    reservation_id: str | None
     charged_nano_usd: int | None
     reserved_nano_usd: int | None
     overrun: bool
@@ -74,14 +75,19 @@ class SettleResult:
     flags: list[str]
 
 
-_RESERVE_COLUMNS = tuple(f.name for f in fields(ReserveResult))
-_SETTLE_COLUMNS = tuple(f.name for f in fields(SettleResult))
-_RESERVE = f"select {', '.join(_RESERVE_COLUMNS)} from budget.reserve_batch(%s) order by item"
-_NEXT = f"select {', '.join(_RESERVE_COLUMNS)} from budget.next_attempt(%s::uuid, %s, %s, %s)"
-_EXTEND = f"select {', '.join(_RESERVE_COLUMNS)} from budget.extend_batch(%s) order by item"
-_SETTLE = f"select {', '.join(_SETTLE_COLUMNS)} from budget.settle_batch(%s) order by item"
+_RESERVE_COLUMNS = ", ".join(ReserveResult._fields)
+_RESERVE = f"select {_RESERVE_COLUMNS} from budget.reserve_batch(%s) order by item"
+_NEXT = f"select {_RESERVE_COLUMNS} from budget.next_attempt(%s::uuid, %s, %s, %s)"
+_EXTEND = f"select {_RESERVE_COLUMNS} from budget.extend_batch(%s) order by item"
+_SETTLE = f"select {', '.join(SettleResult._fields)} from budget.settle_batch(%s) order by item"
 #: Holds and settles nothing.
 _NOTHING = "select from budget.reserve_batch('[]') union all select from budget.settle_batch('[]')"
+
+#: Ids are only ever told on, and most JSON is read and written for each call.
+_ADAPTERS = AdaptersMap(psycopg.adapters)
+_ADAPTERS.register_loader("uuid", TextLoader)
+set_json_loads(orjson.loads, _ADAPTERS)
+set_json_dumps(strict_json.dumps, _ADAPTERS)
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[DictRow]]
 Row = TypeVar("Row")
@@ -119,7 +125,13 @@ class Database:
             reconnect_timeout=1,
             check=_check_alive,
             configure=_plan_ahead,
-            kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row, "connect_timeout": 5},
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": None,
+                "row_factory": dict_row,
+                "connect_timeout": 5,
+                "context": _ADAPTERS,
+            },
         )
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -144,10 +156,14 @@ class Database:
         return await asyncio.shield(statement)
 
     async def _run(self, made: AsyncRowFactory[Row], query: str, parameters: Sequence[object]) -> list[Row]:
-        async with self._pool.connection() as connection:
+        # Not the pool's context manager: there is never a transaction to end.
+        connection = await self._pool.getconn()
+        try:
             cursor = connection.cursor(row_factory=made)
             await cursor.execute(query.encode(), parameters)
             return await cursor.fetchall()
+        finally:
+            await self._pool.putconn(connection)
 
     async def _reserved(self, query: str, *parameters: object) -> list[ReserveResult]:
         return await self._left_running(args_row(ReserveResult), query, parameters)
@@ -236,7 +252,7 @@ class Database:
         batch = Jsonb(list(reports), dumps if exact else None)
         return await self._left_running(args_row(SettleResult), _SETTLE, [batch])
 
-    async def heartbeat(self, reservation_ids: Iterable[Any]) -> dict[Any, bool]:
+    async def heartbeat(self, reservation_ids: Iterable[str]) -> dict[str, bool]:
         """Which of the reservations are still alive."""
         rows = await self.fetch("select reservation_id, alive from budget.heartbeat(%s::uuid[])", list(reservation_ids))
         return {row["reservation_id"]: row["alive"] for row in rows}

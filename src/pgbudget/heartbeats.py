@@ -56,7 +56,7 @@ class Heartbeats:
                 due = [reservation for reservation, since in self._open.items() if since < before]
                 if due:
                     for reservation, alive in (await self._database.heartbeat(due)).items():
-                        if not alive and str(reservation) in self._open:
+                        if not alive and reservation in self._open:
                             log.error("reservation %s went stale while its call runs; it is trued up at its end", reservation)
             except (psycopg.Error, PoolTimeout) as error:
                 log.warning("no heartbeat (%s)", type(error).__name__)

@@ -107,7 +107,8 @@ class Settlements:
     async def _gather(self) -> None:
         if len(self._queue) < _MAX_BATCH:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), _GATHER_SECONDS)
+                async with asyncio.timeout(_GATHER_SECONDS):
+                    await self._hurry.wait()
         self._hurry.clear()
 
     async def _one_by_one(self, batch: list[tuple[Report, asyncio.Future[SettleResult]]]) -> None:

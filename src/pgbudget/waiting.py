@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -139,7 +139,7 @@ def waits(result: ReserveResult) -> bool:
 def _named(result: ReserveResult, waited: ReserveResult) -> ReserveResult:
     if result.status != "granted" or result.rung is not None:
         return result
-    return replace(result, rung=waited.rung, rung_changes=waited.rung_changes)
+    return result._replace(rung=waited.rung, rung_changes=waited.rung_changes)
 
 
 def _alike(request: Request) -> Hashable:

@@ -18,7 +18,7 @@ from pgbudget.upstream import Upstream
 from pgbudget.wire.chat import Chat
 from tests.support.processes import chat_request
 
-RESERVATION = uuid.uuid4()
+RESERVATION = str(uuid.uuid4())
 
 
 class Granting:
@@ -66,7 +66,7 @@ def test_it_is_given_back_and_not_called() -> None:
         return report
 
     report = asyncio.run(ask())
-    assert (report["reservation_id"], report["outcome"]) == (str(RESERVATION), "unsent")
+    assert (report["reservation_id"], report["outcome"]) == (RESERVATION, "unsent")
     assert sent[0]["status"] == 503
     error = json.loads(sent[1]["body"])["error"]
     assert error["code"] == "enforcement_unavailable"

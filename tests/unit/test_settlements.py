@@ -11,7 +11,7 @@ import pytest
 from pgbudget import settlements
 from pgbudget.config import Config
 from pgbudget.data_plane import DataPlane
-from pgbudget.db import _RESERVE_COLUMNS, Database, ReserveResult, SettleResult
+from pgbudget.db import Database, ReserveResult, SettleResult
 from pgbudget.endings import Ending
 from pgbudget.errors import Refused
 from pgbudget.reservation import Reservation
@@ -30,7 +30,7 @@ class Books:
 
     async def reserve_batch(self, requests: Sequence[dict[str, Any]]) -> list[ReserveResult]:
         (request,) = requests
-        result: dict[str, Any] = dict.fromkeys(_RESERVE_COLUMNS)
+        result: dict[str, Any] = dict.fromkeys(ReserveResult._fields)
         if self.held is not None:
             return [ReserveResult(**result | {"status": "denied", "code": "budget_busy", "budget_id": BUDGET})]
         self.held = request["request_id"]
@@ -121,7 +121,7 @@ def test_who_waits_for_a_cost_is_not_kept_waiting_for_more(books: Books) -> None
         database = cast(Database, books)
         plane = DataPlane(Config(""), database, database, cast(Upstream, None))
         plane.settlements.start()
-        result: dict[str, Any] = dict.fromkeys(_RESERVE_COLUMNS)
+        result: dict[str, Any] = dict.fromkeys(ReserveResult._fields)
         grant = ReserveResult(**result | {"reservation_id": "a"})
         reservation = Reservation(plane, grant, 1)
         reservation.end(Ending("finished", {}))
