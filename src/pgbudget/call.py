@@ -116,8 +116,9 @@ class Call:
                 raise UpstreamFailed("the provider did not answer in time") from None
         finally:
             self._left.remove_done_callback(leave)
-            # Late, cancelled, or a fault of ours: charged by what was seen, or in full.
-            self._reservation.conclude(self._ending())
+            if not self._reservation.ended and not self._reservation.goes_on:
+                # Late, cancelled, or a fault of ours: charged by what was seen, or in full.
+                self._reservation.end(self._ending())
             log.info(
                 "call %s %s status=%d outcome=%s seconds=%.3f",
                 self._reservation.id, self._request.model[:80], self._status, self._reservation.outcome or "background",

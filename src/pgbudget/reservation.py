@@ -63,11 +63,6 @@ class Reservation:
         self.outcome = "released" if ending.outcome == "unsent" and self.spent else ending.outcome
         self._report = self._plane.settlements.add({"reservation_id": self.id, "outcome": self.outcome, **ending.report})
 
-    def conclude(self, ending: Ending) -> None:
-        """The call is over: that is its end, unless the answer goes on without it."""
-        if not self.goes_on:
-            self.end(ending)
-
     async def cost(self) -> str:
         """What was charged once it has :attr:`ended`, in USD; ``pending`` where that is not known soon."""
         assert self._report is not None

@@ -237,20 +237,20 @@ def split(five_minutes: int, an_hour: int) -> dict[str, int]:
     ],
 )
 def test_usage_is_read_as_kinds_that_do_not_overlap(reported: dict[str, Any], kinds: dict[str, int]) -> None:
-    assert charge_kinds(reported, "claude-x") == kinds
+    assert charge_kinds(reported, "claude-x")[0] == kinds
 
 
 @pytest.mark.parametrize("value", [-5, 1.5, "many", 10**30, True, [1], {"a": 1}])
 @pytest.mark.parametrize("name", ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"])
 def test_a_number_that_cannot_be_one_reaches_the_database_as_text(name: str, value: Any) -> None:
     wrong = {"input": ascii(value)}
-    assert charge_kinds(usage(**{name: value}), "m") == wrong
-    assert charge_kinds(usage(iterations=[usage(), usage(**{name: value})]), "m") == wrong
+    assert charge_kinds(usage(**{name: value}), "m") == (wrong, False)
+    assert charge_kinds(usage(iterations=[usage(), usage(**{name: value})]), "m") == (wrong, False)
 
 
 def test_a_round_of_another_model_is_not_priced_as_this_one() -> None:
     for rounds in ([usage(), usage(model="claude-opus-4-8")], "rounds", [7], 5):
-        kinds = charge_kinds(usage(iterations=rounds), "claude-x")
+        kinds, _ = charge_kinds(usage(iterations=rounds), "claude-x")
         assert list(kinds) == ["input"]
         assert isinstance(kinds["input"], str)
 

@@ -49,15 +49,15 @@ def said(prompt: int, completion: int, total: int = 0, inner: Any = None, outer:
     ],
 )
 def test_a_part_is_no_more_than_its_whole(told: dict[str, Any], clamped: bool) -> None:
-    assert usage.is_clamped(told) == clamped
+    assert usage.charge_kinds(told)[1] == clamped
 
 
 def test_what_is_written_to_the_cache_is_no_more_by_its_times_than_in_all() -> None:
     for an_hour, clamped in ((400, False), (401, True), (0, False)):
         creation = {"ephemeral_5m_input_tokens": 600, "ephemeral_1h_input_tokens": an_hour}
         told = {"input_tokens": 5, "cache_creation_input_tokens": 1000, "output_tokens": 1, "cache_creation": creation}
-        assert anthropic_usage.is_clamped(told, "m") == clamped
-        assert not anthropic_usage.is_clamped({**told, "cache_creation_input_tokens": None}, "m")
+        assert anthropic_usage.charge_kinds(told, "m")[1] == clamped
+        assert not anthropic_usage.charge_kinds({**told, "cache_creation_input_tokens": None}, "m")[1]
 
 
 def test_no_recorded_usage_contradicts_itself() -> None:

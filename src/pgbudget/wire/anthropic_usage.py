@@ -20,22 +20,13 @@ def is_empty(usage: dict[str, Any] | None) -> bool:
     return not usage or not any(usage.get(name) for name in (*_COUNTS, "iterations"))
 
 
-def charge_kinds(usage: dict[str, Any], model: str | None) -> dict[str, Any]:
+def charge_kinds(usage: dict[str, Any], model: str | None) -> tuple[dict[str, Any], bool]:
     """Charge kinds with their quantities; ``model``: the one that answered.
 
     What cannot be priced, such as a number that cannot be one or a round of another model, is passed on as text: the database
-    rejects it and charges the whole hold. Without ``input`` where nothing tells how much that was.
+    rejects it and charges the whole hold. Without ``input`` where nothing tells how much that was. And whether more is said to
+    be written to the cache for some time than in all; it is charged as no more than that.
     """
-    return _read(usage, model)[0]
-
-
-def is_clamped(usage: dict[str, Any], model: str | None) -> bool:
-    """Whether more is said to be written to the cache for some time than in all; it is charged as no more than that."""
-    return _read(usage, model)[1]
-
-
-def _read(usage: dict[str, Any], model: str | None) -> tuple[dict[str, Any], bool]:
-    """See :func:`charge_kinds` and :func:`is_clamped`."""
     kinds: Counter[str] = Counter()
     clamped = False
     rounds = usage.get("iterations") or [usage]

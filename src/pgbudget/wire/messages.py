@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pgbudget.errors import BudgetError, InvalidRequest
 from pgbudget.wire import strict_json
-from pgbudget.wire.anthropic_usage import charge_kinds, is_clamped, is_empty
+from pgbudget.wire.anthropic_usage import charge_kinds, is_empty
 from pgbudget.wire.bounds import input_bound
 from pgbudget.wire.dialect import (
     CannotTurnOff,
@@ -248,8 +248,8 @@ class MessagesMeter(Meter):
             return None
         assert self.usage is not None
         self._price_by(self.usage)
-        self.clamped = is_clamped(self.usage, self._model)
-        return charge_kinds(self.usage, self._model)
+        kinds, self.clamped = charge_kinds(self.usage, self._model)
+        return kinds
 
     def bound(self) -> dict[str, Any]:
         """What was seen, as a bound. The beginning of a stream tells its input, unless the provider runs tools for it."""
@@ -260,7 +260,7 @@ class MessagesMeter(Meter):
         if is_empty(self.usage) or _servers_tool(self.request.body) is not None:
             return bound
         assert self.usage is not None
-        seen = charge_kinds(self.usage, self._model)
+        seen, _ = charge_kinds(self.usage, self._model)
         if any(type(quantity) is not int for quantity in seen.values()):
             return bound
         return bound | seen | {"output": max(bound["output"], seen["output"])}

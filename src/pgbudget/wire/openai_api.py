@@ -10,7 +10,7 @@ from pgbudget.errors import InvalidRequest
 from pgbudget.wire.dialect import Meter, ModelRequest, dumps
 from pgbudget.wire.providers import Provider
 from pgbudget.wire.sse import Event
-from pgbudget.wire.usage import charge_kinds, is_clamped, is_empty, merge
+from pgbudget.wire.usage import charge_kinds, is_empty, merge
 
 #: Fields that change what a call costs in a way that is not priced. OpenRouter: other models and providers, plug-ins that
 #: search and read files, presets of all these. xAI: searches, and answers that are fetched later. Azure: data that is searched
@@ -120,8 +120,8 @@ class OpenAIMeter(Meter):
         if is_empty(self.usage):
             return None
         assert self.usage is not None
-        self.clamped = is_clamped(self.usage, self.provider.reasoning_apart)
-        return charge_kinds(self.usage, self.provider.reasoning_apart)
+        kinds, self.clamped = charge_kinds(self.usage, self.provider.reasoning_apart)
+        return kinds
 
 
 def usage_asked(body: dict[str, Any]) -> bool:

@@ -26,7 +26,7 @@ from pgbudget.wire.dialect import (
     text_bytes,
 )
 from pgbudget.wire.providers import Provider
-from pgbudget.wire.usage import charge_kinds, is_clamped, is_empty, merge
+from pgbudget.wire.usage import charge_kinds, is_empty, merge
 
 # Other models and paid extras; a stored prompt brings tools of its own; a compaction is a call that nobody asked for.
 _UNPRICED = (
@@ -214,8 +214,8 @@ class ResponsesMeter(Meter):
         usage = merge(None, told)
         if usage is None or is_empty(usage):
             return None
-        self.clamped = is_clamped(usage)
-        return {**charge_kinds(usage), **self._used()}
+        kinds, self.clamped = charge_kinds(usage)
+        return {**kinds, **self._used()}
 
     def bound(self) -> dict[str, Any]:
         """See :class:`Meter`."""

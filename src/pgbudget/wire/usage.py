@@ -29,22 +29,13 @@ def is_empty(usage: dict[str, Any] | None) -> bool:
     return not usage or not any(usage.get(k) for k in ("prompt_tokens", "completion_tokens", "total_tokens"))
 
 
-def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> dict[str, Any]:
+def charge_kinds(usage: dict[str, Any], reasoning_apart: bool = False) -> tuple[dict[str, Any], bool]:
     """Charge kinds with their quantities. ``reasoning_apart``: what tells where there is no total, see :class:`Provider`.
 
     A number that cannot be one is passed on as text: the database rejects it and charges the whole hold. Without ``input``
-    where nothing tells how much that was.
+    where nothing tells how much that was. And whether a part is said to be more than what it is part of; it is charged as no
+    more than that.
     """
-    return _read(usage, reasoning_apart)[0]
-
-
-def is_clamped(usage: dict[str, Any], reasoning_apart: bool = False) -> bool:
-    """Whether a part is said to be more than what it is part of; it is charged as no more than that."""
-    return _read(usage, reasoning_apart)[1]
-
-
-def _read(usage: dict[str, Any], reasoning_apart: bool) -> tuple[dict[str, Any], bool]:
-    """See :func:`charge_kinds` and :func:`is_clamped`."""
     details = _dict(usage, "prompt_tokens_details")
     completion_details = _dict(usage, "completion_tokens_details")
     numbers = {
@@ -68,8 +59,8 @@ def _read(usage: dict[str, Any], reasoning_apart: bool) -> tuple[dict[str, Any],
         ),
         "cited": usage.get("citation_tokens") or 0,
     }
-    numbers = {name: whole_number(value) for name, value in numbers.items()}
-    for value in numbers.values():
+    for name, told_number in numbers.items():
+        value = numbers[name] = whole_number(told_number)
         if type(value) is not int or not 0 <= value <= _MAX:
             return {"input": ascii(value)[:100]}, False
     told = "prompt_tokens" in usage
