@@ -33,10 +33,19 @@ def metered(dialect: Dialect, pieces: list[bytes], usage_asked: bool, ways: str 
 
 def same(dialect: Dialect, pieces: list[bytes], ways: str = "simulator") -> None:
     for asked in (False, True):
-        found = metered(dialect, pieces, asked, ways)
-        with mock.patch.object(dialects, "Repeat") as never:
-            never.of.return_value = None
-            assert found == metered(dialect, pieces, asked, ways)
+        # Each by itself, all at once, and cut in two anywhere.
+        for parts in (pieces, [b"".join(pieces)], [a + b for a, b in zip(halves(pieces, 0), halves(pieces, 1), strict=True)]):
+            found = metered(dialect, parts, asked, ways)
+            with mock.patch.object(dialects, "Repeat") as never:
+                never.of.return_value = None
+                assert found == metered(dialect, parts, asked, ways)
+
+
+def halves(pieces: list[bytes], which: int) -> list[bytes]:
+    """The ends of all pieces but the last, each with what begins the next one."""
+    if which:
+        return [piece[: len(piece) // 2] for piece in pieces] + [b""]
+    return [b""] + [piece[len(piece) // 2 :] for piece in pieces]
 
 
 @pytest.mark.parametrize("row", [r for r in MANIFEST if served(r) and r["stream"]], ids=lambda row: row["file"])
@@ -130,7 +139,7 @@ def test_most_events_of_a_stream_are_not_parsed() -> None:
 
 
 def test_where_a_piece_ends_is_no_matter() -> None:
-    events = [b"data: %b\n\n" % json.dumps({**chat(f"word {number}"), "usage": None}).encode() for number in range(40)]
+    events = [b"data: %b\n\n" % json.dumps({**chat(f"word {number}"), "usage": None}).encode() for number in range(200)]
     request = ModelRequest({}, "m", 100_000, 7, {}, stream=True, usage_asked=False)
     told = set()
     raw = b"".join(events)
@@ -141,7 +150,7 @@ def test_where_a_piece_ends_is_no_matter() -> None:
         # Only what a piece cuts in two is put together and parsed.
         assert parse.call_count <= 1 + (len(raw) // size)
         told.add((passed, meter.close(), meter.seen))
-    assert told == {(raw.replace(b', "usage": null', b""), b"", sum(len(f"word {number}") for number in range(40)))}
+    assert told == {(raw.replace(b', "usage": null', b""), b"", sum(len(f"word {number}") for number in range(200)))}
 
 
 def test_a_piece_that_is_no_whole_event_is_none() -> None:
@@ -155,8 +164,12 @@ def test_a_piece_that_is_no_whole_event_is_none() -> None:
         b'data: {"t":""}\n\n': 0,
         b'data: {"t":"a\n\ndata: b"}\n\n': 0,
         # The first of two.
-        b'data: {"t":"a"}\n\ndata: {"t":"b"}\n\n': 1,
+        b'data: {"t":"a"}\n\ndata: {"t":"b"}\n': 1,
+        b'data: {"t":"a"}\n\ndata: {"t":""}\n\ndata: {"t":"b"}\n\n': 1,
+        b'data: {"t":"a"}\n\ndata: {"t":"\\n"}\n\ndata: {"t":"b"}\n\n': 1,
+        b'data: {"t":"a"}\n\ndata: {"T":"b"}\n\n': 1,
+        b'data: {"t":"a"}\n\ndata: {"t":"bc"}\n\n': 3,
         b'data: {"t":"\\"}\n\n': 0,
         b'data: {"t":"}\n\n': 0,
     }
-    assert {raw: len(repeat.text(raw)) for raw in sizes} == sizes
+    assert {raw: sum(map(len, repeat.texts(raw))) for raw in sizes} == sizes

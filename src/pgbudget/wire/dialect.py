@@ -233,10 +233,11 @@ class Meter(ABC):
         place = 0
         while place < len(chunk):
             repeat, between = self._repeat, self._parser.between
-            if between and repeat is not None and (text := repeat.text(chunk, place)):
-                self.output_bytes += len(text)
-                out.append(repeat.passed_on(text))
-                place += repeat.frame + len(text)
+            if between and repeat is not None and (texts := repeat.texts(chunk, place)):
+                size = sum(map(len, texts))
+                self.output_bytes += size
+                out.append(repeat.passed_on(texts))
+                place += len(texts) * repeat.frame + size
             elif between and (event := self._parser.one(chunk, place)) is not None:
                 out.append(self._event(event))
                 place += len(event.raw)

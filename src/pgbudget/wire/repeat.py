@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Final
 
 # The inside of a JSON string that is just what it looks like, and has no end of a line.
 _PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]++')
+#: So much is looked through at once, lest what ends a run soon be looked through again and again.
+_MOST: Final = 16 << 10
 
 
 class Repeat:
@@ -16,11 +19,12 @@ class Repeat:
     bytes it has beside the text.
     """
 
-    __slots__ = ("_after", "_before", "_begin", "_end", "frame")
+    __slots__ = ("_after", "_before", "_begin", "_between", "_end", "frame")
 
     def __init__(self, before: bytes, after: bytes, passed_on: tuple[bytes, bytes]) -> None:
         self._before = before
         self._after = after
+        self._between = after + before
         self._begin, self._end = passed_on
         self.frame = len(before) + len(after)
 
@@ -35,17 +39,21 @@ class Repeat:
             return None
         return cls(*parts[0], parts[1])
 
-    def text(self, raw: bytes, place: int = 0) -> bytes:
-        """The text, where bytes that came have such an event at this place; else nothing."""
-        if raw.startswith(self._before, place):
-            text = _PLAIN.match(raw, place + len(self._before))
-            if text is not None and raw.startswith(self._after, text.end()):
-                return text[0]
-        return b""
+    def texts(self, raw: bytes, place: int = 0) -> list[bytes]:
+        """The texts of such events, where bytes that came have one or more of them at this place, one after the other."""
+        if not raw.startswith(self._before, place):
+            return []
+        place += len(self._before)
+        *texts, rest = raw[place : place + _MOST].split(self._between)
+        last = _PLAIN.match(rest)
+        if last is not None and rest.startswith(self._after, last.end()):
+            texts.append(last[0])
+        is_plain = all(texts) and _PLAIN.fullmatch(b"".join(texts))
+        return texts if is_plain else [*takewhile(_PLAIN.fullmatch, texts)]
 
-    def passed_on(self, text: bytes) -> bytes:
-        """The bytes that a client gets for such an event."""
-        return self._begin + text + self._end
+    def passed_on(self, texts: list[bytes]) -> bytes:
+        """The bytes that a client gets for such events."""
+        return self._begin + (self._end + self._begin).join(texts) + self._end
 
 
 def _around(quoted: bytes, event: bytes) -> tuple[bytes, bytes] | None:
