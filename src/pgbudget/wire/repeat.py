@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from itertools import takewhile
 from typing import Final
 
 # The inside of a JSON string that is just what it looks like, and has no end of a line.
 _PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]++')
-#: So much is looked through at once, lest what ends a run soon be looked through again and again.
-_MOST: Final = 16 << 10
+#: So much is cut up at once: where runs are short, what follows is cut up again for each of them.
+_MOST: Final = 4 << 10
 
 
 class Repeat:
@@ -19,12 +18,11 @@ class Repeat:
     bytes it has beside the text.
     """
 
-    __slots__ = ("_after", "_before", "_begin", "_between", "_end", "frame")
+    __slots__ = ("_after", "_before", "_begin", "_end", "frame")
 
     def __init__(self, before: bytes, after: bytes, passed_on: tuple[bytes, bytes]) -> None:
         self._before = before
         self._after = after
-        self._between = after + before
         self._begin, self._end = passed_on
         self.frame = len(before) + len(after)
 
@@ -41,15 +39,15 @@ class Repeat:
 
     def texts(self, raw: bytes, place: int = 0) -> list[bytes]:
         """The texts of such events, where bytes that came have one or more of them at this place, one after the other."""
+        texts: list[bytes] = []
         if not raw.startswith(self._before, place):
-            return []
-        place += len(self._before)
-        *texts, rest = raw[place : place + _MOST].split(self._between)
-        last = _PLAIN.match(rest)
-        if last is not None and rest.startswith(self._after, last.end()):
-            texts.append(last[0])
-        is_plain = all(texts) and _PLAIN.fullmatch(b"".join(texts))
-        return texts if is_plain else [*takewhile(_PLAIN.fullmatch, texts)]
+            return texts
+        begin = len(self._before)
+        for event in raw[place : place + _MOST].split(self._after)[:-1]:
+            if not event.startswith(self._before) or not _PLAIN.fullmatch(event, begin):
+                break
+            texts.append(event[begin:])
+        return texts
 
     def passed_on(self, texts: list[bytes]) -> bytes:
         """The bytes that a client gets for such events."""
