@@ -99,9 +99,15 @@ class Upstream:
                 headers.append((name, value))
         sent = {name for name, _ in headers}
         headers += [(name, value) for name, value in provider.headers if name not in sent]
+        # As a stream that was read: what goes with the content, such as its length, aiohttp knows by itself.
         request = httpx.Request(
-            method, _url(account.base_url + path), headers=headers, content=body, extensions={"timeout": self._timeout}
+            method,
+            _url(account.base_url + path),
+            headers=headers,
+            stream=httpx.ByteStream(body),
+            extensions={"timeout": self._timeout},
         )
+        request.read()
         breaker = self._breaker(account)
         if breaker.opened:
             raise NotSent("the provider has failed again and again and is left alone for a while", breaker.open_remaining + 1)

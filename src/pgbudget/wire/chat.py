@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ _IN_MESSAGES = frozenset({"image_in", "audio_in"})
 # were not taken.
 _UNSEEN = ("prediction", "reasoning", "reasoning_effort", "reasoning_format", "thinking", "audio", "web_search_options")
 # Models that search for every request, by a part of their names.
-_SEARCHING = ("-search-preview", "-search-api", ":online", "sonar-deep-research")
+_SEARCHING = re.compile("-search-preview|-search-api|:online|sonar-deep-research")
 # Perplexity's models that search for every request too, for a fee a request: whether its size depends on the search's.
 _FEES = {"sonar": True, "sonar-reasoning": True, "sonar-pro": False, "sonar-reasoning-pro": False}
 #: What of a message is not generated, or counts apart.
@@ -232,7 +233,7 @@ def _only_thinks(extra: Any) -> bool:
 
 
 def _searches(model: str) -> bool:
-    return any(part in model for part in _SEARCHING)
+    return _SEARCHING.search(model) is not None
 
 
 def _fee(model: str, body: dict[str, Any]) -> str | None:

@@ -13,7 +13,9 @@ CACHE_WRITES: Final = frozenset(_FEATURES.values())
 
 def cache_writes(body: dict[str, Any]) -> set[str]:
     """The features that a body asks for so; raises :class:`InvalidRequest`."""
-    return {_FEATURES[ttl] for ttl in _ttls(body)}
+    found: set[str] = set()
+    _gather(body, found)
+    return found
 
 
 def turn_off_cache(body: dict[str, Any], feature: str) -> None:
@@ -34,14 +36,16 @@ def _ttl(block: dict[str, Any]) -> Any:
     return ttl or "5m"
 
 
-def _ttls(value: Any) -> set[str]:
-    """All times for which something of a body is to be cached; raises :class:`InvalidRequest`."""
+def _gather(value: Any, found: set[str]) -> None:
+    """Add the features that a part of a body asks for so; raises :class:`InvalidRequest`."""
     if isinstance(value, dict):
-        ttl = _ttl(value)
-        return {ttl for ttl in (ttl,) if ttl}.union(*map(_ttls, value.values()))
-    if isinstance(value, list):
-        return set[str]().union(*map(_ttls, value))
-    return set()
+        if ttl := _ttl(value):
+            found.add(_FEATURES[ttl])
+        for item in value.values():
+            _gather(item, found)
+    elif isinstance(value, list):
+        for item in value:
+            _gather(item, found)
 
 
 def _without_cache(value: Any, feature: str) -> Any:
