@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
@@ -93,12 +94,15 @@ class StrictProtocol(HttpToolsProtocol):
         self._waste = 0 if self._moved else self._waste + len(data)
         if self._waste > MAX_HEAD and not self.transport.is_closing():
             self._refuse(_too_large())
+        if self._in_head and self._head_timer is None:
+            # Nearly all heads come in one piece, and never have one.
+            self._await_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {LEAVING: self._leaving}  # type: ignore[dict-item]
         self._in_head = True
-        self._await_head()
+        self._stop_timer()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # A trailer comes after its request was judged: it is no header of it.
@@ -131,7 +135,7 @@ class StrictProtocol(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MAX_HEAD or len(self.headers) > MAX_HEADERS:
             raise _too_large()
-        _check_target(self.url)
+        _check_path(self.url.partition(b"?")[0])
         if self.parser.should_upgrade():
             # The parser reads no body then: what follows would be anything.
             raise InvalidRequest("there is no other protocol to upgrade to: have the client keep to HTTP/1.1", "upgrade")
@@ -162,7 +166,6 @@ class StrictProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _await_head(self) -> None:
-        self._stop_timer()
         self._head_timer = self.loop.call_later(self.head_seconds, self._head_is_late)
 
     def _head_is_late(self) -> None:
@@ -180,9 +183,9 @@ def _too_large() -> HeadTooLarge:
     return HeadTooLarge(f"the URL and headers are larger than {MAX_HEAD} bytes, or there are more than {MAX_HEADERS} headers")
 
 
-def _check_target(target: bytes) -> None:
+@lru_cache(maxsize=64)
+def _check_path(path: bytes) -> None:
     """A path in one spelling: whoever guards a path in front of the gateway reads the one that is served here."""
-    path = target.partition(b"?")[0]
     if not _TARGET.fullmatch(path):
         raise InvalidRequest("the request target must be a path such as /v1/chat/completions, without a scheme and a host")
     for segment in path.split(b"/")[1:] if path != b"/" else ():
