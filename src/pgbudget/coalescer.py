@@ -66,6 +66,9 @@ class Coalescer(Generic[Item, Result]):
                 batch = [(item, future) for item, future in batch if not future.cancelled()]
                 if batch:
                     await self._one(batch)
+                # Two turns of the loop: a request that is here already, and has not been read, comes along with the next.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
         finally:
             self._flight = None
 
