@@ -664,8 +664,8 @@ MUTANTS = [
         each_enforcement,
         (
             PREPARE,
-            "          p.strict or p.request_ceiling_nano_usd is not null or",
-            "          true or p.request_ceiling_nano_usd is not null or",
+            "b.strict or w.makes_run or w.request_ceiling_nano_usd is not null or cardinality",
+            "true or w.request_ceiling_nano_usd is not null or cardinality",
         ),
     ),
     mutant(
@@ -673,16 +673,16 @@ MUTANTS = [
         what_cannot_be_priced,
         (REFUSING, "then p_fits_around and v_limit", "then false and v_limit"),
     ),
-    mutant("allow_unpriced allows nothing", what_cannot_be_priced, (PREPARE, " and not p.allow_unpriced and", " and")),
+    mutant("allow_unpriced allows nothing", what_cannot_be_priced, (PREPARE, " and not p.allow_unpriced then", " then")),
     mutant(
         "on_unknown_cost is always refuse",
         what_cannot_be_priced,
-        (PREPARE, " and p.on_unknown_cost = 'refuse' then 'model_unpriced'", " then 'model_unpriced'"),
+        (PREPARE, " and w.on_unknown_cost = 'refuse' as needs_cost", " as needs_cost"),
     ),
     mutant(
         "what has no price is let in",
         what_cannot_be_priced,
-        (PREPARE, "when p.strict and p.cost is null and", "when false and p.cost is null and"),
+        (PREPARE, "when p.cost is null and p.needs_cost and", "when false and"),
     ),
     mutant(
         "one priced route is enough",
@@ -912,7 +912,7 @@ MUTANTS = [
     mutant(
         "the key's ceiling for runs is not looked at",
         a_run_keeps_its_bounds,
-        (PREPARE, "or p.run_ceiling_usd * 1000000000 > p.key_run_ceiling\n", "\n"),
+        (PREPARE, "when w.run_ceiling_usd * 1000000000 > w.key_run_ceiling then", "when false then"),
     ),
     mutant(
         "the key's ceiling is not looked at by start_run",
@@ -922,28 +922,28 @@ MUTANTS = [
     mutant(
         "the key's steps for runs are not looked at",
         a_run_keeps_its_bounds,
-        (PREPARE, "or p.run_max_steps > p.key_run_max_steps then", "then"),
+        (PREPARE, "when w.run_max_steps > w.key_run_max_steps then", "when false then"),
     ),
     mutant(
         "a run without a ceiling has none",
         a_run_keeps_its_bounds,
         (
             PREPARE,
-            "coalesce((j.run_ceiling_usd * 1000000000)::bigint, j.key_run_ceiling::bigint)",
-            "(j.run_ceiling_usd * 1000000000)::bigint",
+            "coalesce((w.run_ceiling_usd * 1000000000)::bigint, w.key_run_ceiling::bigint)",
+            "(w.run_ceiling_usd * 1000000000)::bigint",
         ),
     ),
     mutant(
         "a run without steps has all",
         a_run_keeps_its_bounds,
-        (PREPARE, "coalesce(j.run_max_steps, j.key_run_max_steps)", "j.run_max_steps"),
+        (PREPARE, "coalesce(w.run_max_steps, w.key_run_max_steps)", "w.run_max_steps"),
     ),
     mutant(
         "two keys share a run",
         a_run_keeps_its_bounds,
         ("50_reserve/named_run.sql", "s.parent_id = p_key_id and s.name = p_name", "s.name = p_name"),
     ),
-    mutant("an ended run goes on", a_run_keeps_its_bounds, (PREPARE, "when p.run_ended_at is not null\n", "when false\n")),
+    mutant("an ended run goes on", a_run_keeps_its_bounds, (PREPARE, "when w.run_ended_at is not null\n", "when false\n")),
     mutant(
         "a carve holds nothing",
         a_carved_run,
@@ -1015,17 +1015,17 @@ MUTANTS = [
     ),
     mutant("units do not see corrections", units_count, (ENDED, "perform budget_internal.correct_units(", "perform concat(")),
     mutant(
-        "a scope that is gone is passed over", broken_chains, (PREPARE, "p.alive is distinct from cardinality(p.chain) or", "")
+        "a scope that is gone is passed over", broken_chains, (PREPARE, "c.alive is distinct from cardinality(k.chain) or", "")
     ),
-    mutant("five units are let in", broken_chains, (PREPARE, " or p.units > 4\n", "\n")),
-    mutant("eleven budgets are let in", broken_chains, (PREPARE, "p.makes_run::integer > 10", "p.makes_run::integer > 11")),
+    mutant("five units are let in", broken_chains, (PREPARE, "when c.units > 4 then", "when false then")),
+    mutant("eleven budgets are let in", broken_chains, (PREPARE, "w.makes_run::integer > 10", "w.makes_run::integer > 11")),
     mutant(
         "a new run is no budget",
         broken_chains,
         (
             PREPARE,
-            "cardinality(p.budget_ids) + p.makes_run::integer > 10",
-            "cardinality(p.budget_ids) > 10",
+            "cardinality(b.budget_ids) + w.makes_run::integer > 10",
+            "cardinality(b.budget_ids) > 10",
         ),
     ),
     mutant("the cheapest route counts", over_all_routes, (WORST_COST, "greatest(v_most, v_scaled)", "least(v_most, v_scaled)")),
