@@ -94,8 +94,9 @@ class StrictProtocol(HttpToolsProtocol):
         self._waste = 0 if self._moved else self._waste + len(data)
         if self._waste > MAX_HEAD and not self.transport.is_closing():
             self._refuse(_too_large())
-        if self._in_head and self._head_timer is None:
-            # Nearly all heads come in one piece, and never have one.
+        if self._head_timer is None and (self._in_head or (self.cycle is not None and self.cycle.response_complete)):
+            # Nearly all heads come in one piece, and never have one. What comes after an answer and begins no request, such as a
+            # blank line, has ended the wait that idle connections have.
             self._await_head()
 
     def on_message_begin(self) -> None:
@@ -149,8 +150,9 @@ class StrictProtocol(HttpToolsProtocol):
                 raise InvalidRequest("transfer-encoding must be chunked or absent", "transfer-encoding")
 
     def _refuse(self, error: BudgetError) -> None:
-        if self.pipeline or (self.cycle and self.cycle.response_started and not self.cycle.response_complete):
-            # Not into the middle of an answer.
+        running = self.cycle and not self.cycle.response_complete
+        if self.pipeline or (running and (self.cycle.response_started or not self.cycle.more_body)):
+            # Not into the middle of an answer, nor as the answer to a request that was all right.
             self.transport.close()
             return
         content = dumps(error.body())
@@ -169,6 +171,10 @@ class StrictProtocol(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.head_seconds, self._head_is_late)
 
     def _head_is_late(self) -> None:
+        if self.pipeline:
+            # Nothing is read while requests wait for their turn.
+            self._await_head()
+            return
         if self._in_head and not self.transport.is_closing():
             self._refuse(RequestTimeout(f"the headers did not arrive within {self.head_seconds:g} seconds"))
         self.transport.close()

@@ -46,6 +46,8 @@ def port() -> Iterator[int]:
             await leaving(scope, receive)
             left.set()
             return
+        if scope["path"] == "/late":
+            await asyncio.sleep(3 * Hasty.head_seconds)
         await respond(send, 200, {})
 
     number = free_port()
@@ -102,6 +104,36 @@ def test_each_request_has_its_time(client: socket.socket) -> None:
     assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
     client.sendall(HEAD)
     assert client.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("rest", [b"\r", b"\r\n", b"y"])
+def test_what_begins_no_request_keeps_no_connection(client: socket.socket, rest: bytes) -> None:
+    # The last is of a body that was not waited for.
+    client.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (9 if rest == b"y" else 0))
+    answer = client.recv(1 << 16)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    client.sendall(rest)
+    assert b"HTTP/1.1" not in until_closed(client)
+
+
+@pytest.mark.parametrize("behind", [HEAD, b"nonsense\r\n\r\n", b"\0", b"GET // HTTP/1.1\r\nhost: x\r\n\r\n"])
+def test_what_is_wrong_with_the_next_request_does_not_answer_the_first(client: socket.socket, behind: bytes) -> None:
+    client.sendall(b"GET /late HTTP/1.1\r\nhost: x\r\n\r\n" + behind)
+    assert until_closed(client) == b""
+
+
+def test_a_head_that_is_not_read_is_not_late(client: socket.socket) -> None:
+    client.sendall(b"GET /late HTTP/1.1\r\nhost: x\r\n\r\n" + HEAD + b"\r\n" + HEAD)
+    client.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        client.recv(1)
+    client.settimeout(10)
+    client.sendall(b"\r\n")
+    answer = b""
+    while answer.count(b"HTTP/1.1 200 ") < 3:
+        piece = client.recv(1 << 16)
+        assert piece, answer
+        answer += piece
 
 
 def test_an_answer_that_runs_is_not_written_into(client: socket.socket) -> None:
