@@ -70,7 +70,7 @@ class DataPlane:
         if waits(result) and not self.waiting.full:
             result = await self._wait(request, result, told is None, left)
         if result.status == "granted":
-            self.waiting.begun(str(result.reservation_id), result.budget_ids or ())
+            self.waiting.begun(str(result.reservation_id), (*(result.budget_ids or ()), request["key"]))
             return result
         code = "idempotency_conflict" if result.status == "granted_again" else result.code or "budget_config_invalid"
         self.refusals.add(request["key"], result.scope_kind, result.scope_name, code)
@@ -110,16 +110,18 @@ class DataPlane:
         """Ask, and once more where what was in the way had ended and was only not booked yet."""
         before = self.waiting.ends
         result = await self._ask(request)
-        return await self._ask(request) if await self._freed(result, before) else result
+        return await self._ask(request) if await self._freed(request, result, before) else result
 
-    async def _freed(self, refusal: ReserveResult, before: int) -> bool:
-        """Whether the budget that was in the way has got room by calls that had ended before, and only since are booked."""
-        budget_id = refusal.budget_id
-        if refusal.code != "budget_busy" or budget_id is None:
+    async def _freed(self, request: dict[str, Any], refusal: ReserveResult, before: int) -> bool:
+        """Whether what was in the way has got room by calls that had ended before, and only since are booked."""
+        if refusal.code not in ("budget_busy", "tokens_limit_exceeded"):
             return False
-        queued = await self.settlements.booked(lambda held: self.waiting.holds(held, budget_id), _BOOKED_SECONDS)
+        budget_id = refusal.budget_id
+        # Tokens of a minute are no budget's; and of a run that it made itself, a call is not told the budget.
+        held = request["key"] if budget_id is None or refusal.scope_kind == "run" else budget_id
+        queued = await self.settlements.booked(lambda call: self.waiting.holds(call, held), _BOOKED_SECONDS)
         # Or was booked while the refusal was on its way.
-        return queued or self.waiting.ended_since(before, budget_id)
+        return queued or self.waiting.ended_since(before, held)
 
     async def _wait(
         self, request: dict[str, Any], refusal: ReserveResult, asked: bool, left: asyncio.Future[None]

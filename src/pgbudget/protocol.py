@@ -95,8 +95,8 @@ class StrictProtocol(HttpToolsProtocol):
         if self._waste > MAX_HEAD and not self.transport.is_closing():
             self._refuse(_too_large())
         if self._head_timer is None and (self._in_head or (self.cycle is not None and self.cycle.response_complete)):
-            # Nearly all heads come in one piece, and never have one. What comes after an answer and begins no request, such as a
-            # blank line, has ended the wait that idle connections have.
+            # Nearly all heads come in one piece, and never have one. What comes after an answer and begins no request, such as
+            # a blank line, has ended the wait that idle connections have.
             self._await_head()
 
     def on_message_begin(self) -> None:

@@ -44,36 +44,36 @@ class Waiting:
         #: Of each key and model, in order of arrival.
         self._alike: dict[Hashable, deque[_Waiter]] = {}
         self._waiting = 0
-        self._budgets: dict[str, tuple[int, ...]] = {}
-        #: How many calls of this process have been booked, and the budgets of the last of them.
+        self._held: dict[str, tuple[Hashable, ...]] = {}
+        #: How many calls of this process have been booked, and of what the last of them held something.
         self.ends = 0
-        self._ended: deque[tuple[int, ...]] = deque(maxlen=_MOST)
+        self._ended: deque[tuple[Hashable, ...]] = deque(maxlen=_MOST)
 
     @property
     def full(self) -> bool:
         """Whether no more can wait."""
         return self._waiting >= self._most
 
-    def begun(self, reservation_id: str, budget_ids: Iterable[int]) -> None:
-        """A call holds something of these budgets."""
-        self._budgets[reservation_id] = tuple(budget_ids)
+    def begun(self, reservation_id: str, held: Iterable[Hashable]) -> None:
+        """A call holds something of these: ids of budgets, and its key."""
+        self._held[reservation_id] = tuple(held)
 
-    def holds(self, reservation_id: str, budget_id: int) -> bool:
-        """Whether a call of this process holds something of this budget."""
-        return budget_id in self._budgets.get(reservation_id, ())
+    def holds(self, reservation_id: str, held: Hashable) -> bool:
+        """Whether a call of this process holds something of this."""
+        return held in self._held.get(reservation_id, ())
 
     def ended(self, reservation_id: str) -> None:
         """It is booked: what it held and did not use is room."""
-        budget_ids = self._budgets.pop(reservation_id, ())
+        all_held = self._held.pop(reservation_id, ())
         self.ends += 1
-        self._ended.append(budget_ids)
-        for budget_id in budget_ids:
-            if queue := self._queues.get(budget_id):
+        self._ended.append(all_held)
+        for held in all_held:
+            if queue := self._queues.get(held):
                 queue[0].wake.set()
 
-    def ended_since(self, ends: int, budget_id: int) -> bool:
-        """Whether a call that held something of this budget has been booked since there were so many ``ends``."""
-        return any(budget_id in held for held in islice(reversed(self._ended), self.ends - ends))
+    def ended_since(self, ends: int, held: Hashable) -> bool:
+        """Whether a call that held something of this has been booked since there were so many ``ends``."""
+        return any(held in all_held for all_held in islice(reversed(self._ended), self.ends - ends))
 
     def behind(self, request: Request) -> ReserveResult | None:
         """What those were told that this request has to stand behind; None when it may ask."""

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.proxy.calls import STREAMED, hold_of, settled
 from tests.support.processes import Gateway, Simulator, chat_request, wait_until
@@ -164,3 +165,26 @@ def test_the_head_alone_asks(world: World, gateway: Gateway, simulator: Simulato
     assert codes == [429] * 30
     asked = int(world.value("select sum(requests) from public.asked"))
     assert 31 <= asked <= 31 + 45
+
+
+@STREAMED
+@pytest.mark.parametrize("what", ["run", "tokens"])
+def test_one_call_after_another_is_not_refused_for_what_is_not_booked_yet(
+    world: World, gateway: Gateway, simulator: Simulator, what: str, stream: bool
+) -> None:
+    """Room is for one, in a run that the first of them has made or in the minute of the key; the one before has ended."""
+    hold = hold_of(world, gateway, stream=stream)
+    with httpx.Client(timeout=60) as client:
+        for number in range(5):
+            key = world.key(10**9)
+            # Refused by the provider, each costs nothing.
+            request = chat_request(key, {"status": 400}, stream=stream)
+            if what == "run":
+                request["headers"] |= {"x-pgbudget-run": f"r{number}", "x-pgbudget-run-ceiling-usd": f"{hold * 1.5e-6:.6f}"}
+            else:
+                # Of the hold, 200 are of output at 4 a token.
+                limit = (hold - 600) * 3 // 2
+                world.execute("select budget.set_rate_limit(%s, 'key', %s, null, %s)", *world.key_name(key), limit)
+            for _ in range(3):
+                answer = client.post(f"{gateway.url}/v1/chat/completions", **request)
+                assert answer.status_code == 400, answer.text
