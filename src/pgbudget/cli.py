@@ -216,7 +216,8 @@ def budget_set(
 
 @app.command()
 def status(dsn: Dsn = "") -> None:
-    """Show every budget with its current period, holds of calls that are not heard of any more, and whether the books agree."""
+    """Show every budget with its current period, holds of calls that are not heard of any more or cannot be settled, and
+    whether the books agree."""
     with database(dsn) as connection:
         rows = connection.execute(
             "select org, scope_kind || '/' || scope_name, budget_name, limit_usd, spent_usd, reserved_usd,"
@@ -226,6 +227,9 @@ def status(dsn: Dsn = "") -> None:
             "select count(*), coalesce(sum(reserved_usd), 0) from budget.reservation_status"
             " where state = 'open' and stale_at < now()"
         ).fetchall()[0]
+        quarantined, kept = connection.execute(
+            "select count(*), coalesce(sum(reserved_usd), 0) from budget.quarantine"
+        ).fetchall()[0]
         differences = connection.execute("select * from budget.verify()").fetchall()
     amounts = ["limit", "spent", "reserved", "available"]
     out.print(table(["org", "scope", "budget", *amounts, "resets at"], rows, amounts=amounts))
@@ -233,6 +237,13 @@ def status(dsn: Dsn = "") -> None:
         out.print(
             f"stale holds: {stale}, of {cell(held)} USD: nothing is heard of their calls. A running gateway, or pg_cron,"
             " charges them in full within a minute; at once: pgbudget psql -c 'call budget.run_reconciler()'",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if quarantined:
+        out.print(
+            f"quarantined: {quarantined}, of {cell(kept)} USD: they cannot be settled, and keep their holds until somebody"
+            " decides; see budget.quarantine and docs/ops.md#a-quarantine",
             highlight=False,
             soft_wrap=True,
         )

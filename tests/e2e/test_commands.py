@@ -183,6 +183,28 @@ def test_the_status_tells_of_stale_holds_and_how_they_end(world: World) -> None:
     assert [row["kind"] for row in world.ledger()] == ["charged"] * 3
 
 
+def test_the_status_tells_of_quarantined_holds_and_where_to_read_on(world: World) -> None:
+    key = world.key(10_000)
+    for _ in range(3):
+        world.reserve(key)
+    assert "quarantine" not in run("status", PGBUDGET_DSN=world.dsn).stdout
+    world.execute("""select budget.set_policy(null, '{"reconcile_max_attempts": 1}')""")
+    world.execute(
+        "update budget_internal.reservations set price_ids = '{-1}', stale_at = now() - interval '1 second' where reservation_id in"
+        " (select reservation_id from budget_internal.reservations limit 2)"
+    )
+    world.execute("call budget.run_reconciler()")
+    shown = run("status", PGBUDGET_DSN=world.dsn)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    (line,) = (line for line in shown.stdout.splitlines() if line.startswith("quarantined: "))
+    assert line.startswith("quarantined: 2, of 0.0018 USD: ")
+    # No gateway charges these by itself.
+    assert "stale" not in shown.stdout
+    assert shown.stdout.endswith("books agree\n")
+    page, _, heading = line.rpartition("see budget.quarantine and ")[2].partition("#")
+    assert f"\n## {heading.replace('-', ' ').capitalize()}\n" in (Path(__file__).parents[2] / page).read_text()
+
+
 def test_psql_gets_its_arguments_and_its_password_where_others_cannot_see_it(world: World, tmp_path: Path) -> None:
     fake = tmp_path / "psql"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "$PGPASSWORD"\n')
