@@ -85,7 +85,15 @@ def test_a_block_works_and_shows_a_refusal(
     refused = printed(shared_world.key(100))
     assert "this request could cost up to $0.00" in refused
     assert ("402" if "litellm" in code else "request_over_limit 0.0001") in refused
+    # Where no budget is the cause there are no numbers.
+    none = "None" if language == "python" else "undefined"
+    elsewhere = shared_world.key(10**6, allowed_models=["t-pro"])
+    for other, status, error in (("pgb_unknown", "401", "invalid_key"), (elsewhere, "403", "model_not_allowed")):
+        assert (status if "litellm" in code else f"{error} {none} ") in printed(other)
     assert simulator.calls() == 1
+    # An error of the provider's own may be no object at all.
+    simulator.defaults(status=400, error_body="overloaded")
+    assert printed(key).strip()
 
 
 @pytest.mark.parametrize("client", [c for c in CLIENTS if (c.program, c.route) in NAMES], ids=str)
