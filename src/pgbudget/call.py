@@ -226,10 +226,11 @@ class Call:
         """Call one route and send its answer on; raises :class:`AttemptFailed` while another may do better."""
         account = self._plane.config.account(route["account"], route["provider"])
         if account is None:
+            what = f"the provider account {route['account']} has no URL or key in the gateway's environment"
             log.warning("account %s is not configured: set %s_KEY", route["account"], account_prefix(route["account"]))
             raise AttemptFailed(
                 unsent("account not configured"),
-                UpstreamFailed(f"the provider account {route['account']} has no URL or key in the gateway's environment"),
+                UpstreamFailed(f"{what}; nothing was charged for that"),
             )
         ways = provider(route["provider"])
         self._route = route
@@ -327,7 +328,7 @@ class Call:
         else:
             self._reservation.end(self._ending())
         if response.is_redirect:
-            raise UpstreamFailed("the provider answered with a redirect, which is not followed")
+            raise UpstreamFailed("the provider answered with a redirect, which is not followed; nothing was charged for that")
         length = b"%d" % sum(map(len, parts))
         headers = [*returned_headers(response), *self.own_headers(), (b"content-length", length)]
         if not response.is_success:
