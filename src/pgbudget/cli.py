@@ -22,6 +22,16 @@ from pgbudget.alerts.cli import alerts_app
 from pgbudget.prices import cli as prices_cli
 from pgbudget.terminal import FOLDER, Dsn, Failed, cell, database, out, table
 
+#: What to do about errors that come from where a command runs, not from what it was told.
+_ADVICE: dict[type[psycopg.Error] | tuple[type[psycopg.Error], ...], str] = {
+    psycopg.errors.InsufficientPrivilege: (
+        "log in as a member of budget_admin, to look as one of budget_reader; for pgbudget migrate as a superuser"
+    ),
+    (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedFunction, psycopg.errors.InvalidSchemaName): (
+        "this database is not up to date, or another one: pgbudget migrate up brings it up to date"
+    ),
+}
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -314,7 +324,8 @@ def main() -> None:
     except psycopg.OperationalError as error:
         _fail(f"the database cannot be reached: {' '.join(str(error).split())}")
     except psycopg.Error as error:
-        hint = f" ({error.diag.message_hint})" if error.diag.message_hint else ""
+        advice = error.diag.message_hint or next((text for kinds, text in _ADVICE.items() if isinstance(error, kinds)), "")
+        hint = f" ({advice})" if advice else ""
         _fail(f"{error.diag.message_primary or ' '.join(str(error).split())}{hint}")
 
 

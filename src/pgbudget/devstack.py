@@ -223,7 +223,7 @@ class DevStack:
         while time.monotonic() < deadline and not self._stop.is_set():
             for name, child in self._children:
                 if child.poll() is not None:
-                    raise DevStackError(f"the {name} ended at once (exit code {child.returncode}); see its lines above")
+                    raise DevStackError(f"the {name} {_how_it_ended(child.returncode)} at its start; see its lines above")
             with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310
                 if answer.status == 200:
                     return
@@ -235,7 +235,9 @@ class DevStack:
         while not self._stop.wait(0.5):
             for name, child in self._children:
                 if child.poll() is not None:
-                    raise DevStackError(f"the {name} ended (exit code {child.returncode}); see its lines above")
+                    raise DevStackError(
+                        f"the {name} {_how_it_ended(child.returncode)}; see its lines above. make up goes on from there"
+                    )
 
     def _shut_down(self) -> None:
         self._say("stopping")
@@ -285,6 +287,10 @@ def _is_alive(process: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _how_it_ended(returncode: int) -> str:
+    return f"was killed (signal {-returncode})" if returncode < 0 else f"ended (exit code {returncode})"
 
 
 def make_login(connection: psycopg.Connection[Any], name: str, password: str, *roles: str) -> None:

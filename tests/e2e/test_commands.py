@@ -121,6 +121,31 @@ def test_who_may_administer_needs_no_more_for_keys_budgets_and_their_status(worl
         world.execute("drop role some_admin")
 
 
+def test_who_may_not_is_told_who_may(world: World) -> None:
+    world.execute("create role some_gateway login password 'secret' in role budget_gateway")
+    try:
+        dsn = with_database(world.dsn, world.dsn.rpartition("/")[2], "some_gateway", "secret")
+        for line in ("status", "key list", "migrate status", "migrate up", "budget set o key/k 5 day"):
+            done = run(*line.split(), PGBUDGET_DSN=dsn)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), line
+            assert all(word in done.stderr for word in ("budget_admin", "budget_reader", "migrate as a superuser")), line
+    finally:
+        world.execute("drop role some_gateway")
+
+
+def test_what_a_database_that_is_not_migrated_lacks_is_told(world: World) -> None:
+    world.execute("create database not_migrated")
+    try:
+        dsn = with_database(world.dsn, "not_migrated")
+        lines = ("status", "key list", "key create o p k", "budget set o key/k 5 day", "prices seed", "alerts list")
+        for line in lines:
+            done = run(*line.split(), PGBUDGET_DSN=dsn)
+            assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), line
+            assert "pgbudget migrate up brings it up to date" in done.stderr, line
+    finally:
+        world.execute("drop database not_migrated with (force)")
+
+
 def test_names_and_amounts_are_never_cut_in_a_narrow_terminal(world: World) -> None:
     run("key", "create", "q" * 50, "p", "x" * 60, PGBUDGET_DSN=world.dsn)
     amount = "777777.777777777"
@@ -190,8 +215,8 @@ def test_the_status_tells_of_quarantined_holds_and_where_to_read_on(world: World
     assert "quarantine" not in run("status", PGBUDGET_DSN=world.dsn).stdout
     world.execute("""select budget.set_policy(null, '{"reconcile_max_attempts": 1}')""")
     world.execute(
-        "update budget_internal.reservations set price_ids = '{-1}', stale_at = now() - interval '1 second' where reservation_id in"
-        " (select reservation_id from budget_internal.reservations limit 2)"
+        "update budget_internal.reservations set price_ids = '{-1}', stale_at = now() - interval '1 second'"
+        " where reservation_id in (select reservation_id from budget_internal.reservations limit 2)"
     )
     world.execute("call budget.run_reconciler()")
     shown = run("status", PGBUDGET_DSN=world.dsn)

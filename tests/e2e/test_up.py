@@ -157,6 +157,16 @@ def test_the_server_of_a_killed_run_is_stopped_by_down(folder: Path) -> None:
         assert again.stop() == 0
 
 
+def test_a_gateway_that_was_killed_is_said_to_have_been(folder: Path) -> None:
+    run = Up(folder, free_port()).ready()
+    children = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(run.process.pid)], capture_output=True, text=True).stdout
+    (gateway,) = re.findall(r"^ *(\d+) .*pgbudget.cli serve ", children, re.M)
+    os.kill(int(gateway), signal.SIGKILL)
+    assert run.process.wait(90) == 1
+    assert "the gateway was killed (signal 9); see its lines above. make up goes on from there" in run.output()
+    assert is_quiet(run.output())
+
+
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "its parent's death"])
 @pytest.mark.parametrize("command", ["serve", "simulate"])
 def test_a_child_ends_quietly_however_it_is_ended(command: str, how: str) -> None:
