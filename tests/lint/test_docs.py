@@ -226,6 +226,20 @@ def test_the_sql_of_the_readme_runs_as_it_stands(world: World, tmp_path: Path) -
     assert world.verify() == []
 
 
+def test_after_the_commands_of_the_readme_for_production_a_first_call_is_granted(world: World, tmp_path: Path) -> None:
+    section = (ROOT / "README.md").read_text().partition("\n## In production\n")[2].partition("\n## ")[0]
+    steps = [line for line in command_lines(section) if re.search(r"prices seed|set_route|key create|budget set", line)]
+    assert len(steps) == 4
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PGBUDGET_DSN": world.dsn}
+    done = subprocess.run(
+        ["sh", "-ec", "\n".join(steps)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    secret = re.findall(r"^pgb_\S+", done.stdout, re.M)[0]
+    model = re.findall(r"set_route\(null, '(.*?)'", section)[0]
+    assert world.rows("select status from budget.reserve(%s, %s, 100, 20)", secret, model) == [{"status": "granted"}]
+
+
 def test_the_company_comes_out_as_it_stands(server: Server) -> None:
     """docs/company.sql on a database with nothing but the migrations; docs/company.out is what it prints."""
     name = f"company_{os.getpid()}"
