@@ -1,5 +1,5 @@
 begin;
-select plan(10);
+select plan(11);
 select budget_test.key(100, '{"request_ceiling_usd": "0.0009"}') as k \gset
 select is((select status from budget.reserve(:'k', 't-mini', 100, 200)), 'granted');
 select is((select code from budget.reserve(:'k', 't-mini', 101, 200)), 'request_over_limit');
@@ -9,6 +9,9 @@ select results_eq(
   'no budget is named, and no time'
 );
 select is((select code from budget.reserve(:'k', 't-mini', 100, 200, null, '{"n": 2}')), 'request_over_limit', 'every choice counts');
+select matches(
+  (select message from budget.reserve(:'k', 't-mini', 100, 200, null, '{"n": 2}')), '; lower max_tokens or n, or shorten the input$'
+);
 -- It holds where no budget is strict, and comes before what budgets say.
 select budget.set_budget('o', 'key', 'k', 0, 'day', '{"enforcement": "soft"}');
 select is((select code from budget.reserve(:'k', 't-mini', 101, 200)), 'request_over_limit');

@@ -1,7 +1,12 @@
 begin;
-select plan(5);
+select plan(6);
 select budget_test.key(0) as k \gset
 select is((select code from budget.reserve(:'k', 't-mini', 1, 0)), 'request_over_limit');
+select is(
+  (select message from budget.reserve(:'k', 't-mini', 1, 0)),
+  'this request could cost up to $0.000001, more than the whole limit of the day budget of key "k" ($0); '
+  'it allows nothing that costs money: ask for a limit'
+);
 select is((select status from budget.reserve(:'k', 't-mini', 0, 0)), 'granted', 'what costs nothing always fits');
 select budget.set_budget('o', 'key', 'k', null, 'day');
 select is((select status from budget.reserve(:'k', 't-pro', 100000, 10000)), 'granted');

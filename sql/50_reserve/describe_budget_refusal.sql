@@ -1,4 +1,5 @@
--- budget_internal.describe_budget_refusal: a refusal by a budget: which one, its numbers, when it has room again.
+-- budget_internal.describe_budget_refusal: a refusal by a budget: which one, its numbers, when it has room again. The result may
+-- come with what would make the request smaller, as its message.
 create or replace function budget_internal.describe_budget_refusal(
   p_result budget.reserve_result, p_slot budget_internal.slot, p_rooms budget_internal.rooms, p_place integer, p_now timestamptz
 ) returns budget.reserve_result
@@ -32,7 +33,11 @@ begin
     );
   elsif p_result.code = 'request_over_limit' then
     p_result.message := format(
-      '%s, more than the whole limit of %s ($%s); lower max_tokens or shorten the input', v_cost, v_name, budget.usd(v_limit)
+      '%s, more than the whole limit of %s ($%s); %s', v_cost, v_name, budget.usd(v_limit),
+      case
+        when v_limit = 0 then 'it allows nothing that costs money: ask for a limit'
+        else coalesce(p_result.message, 'lower max_tokens or shorten the input')
+      end
     );
   elsif p_result.code = 'budget_exceeded' then
     p_result.retry_after_seconds := greatest(1, least(ceil(extract(epoch from p_result.resets_at - p_now)), 2147483647));

@@ -7,6 +7,10 @@ create or replace function budget_internal.describe_refusal(
 ) returns budget.reserve_result
 language plpgsql stable
 as $$
+declare
+  v_smaller constant text := format(
+    'lower max_tokens%s or shorten the input', case when p_request.choices > 1 then ' or n,' else '' end
+  );
 begin
   p_result.code := p_decision.code;
   p_result.worst_case_nano_usd := p_decision.cost_nano_usd;
@@ -16,11 +20,12 @@ begin
   if p_decision.rate is not null then
     return budget_internal.describe_rate_refusal(p_result, p_request, p_rates, p_decision.rate, p_now);
   elsif p_decision.slot is not null then
+    p_result.message := v_smaller;
     return budget_internal.describe_budget_refusal(p_result, p_slots[p_decision.slot], p_rooms, p_decision.slot, p_now);
   end if;
   p_result.message := format(
-    'this request could cost up to $%s, more than the ceiling of $%s for one request of this key; lower max_tokens or shorten the input',
-    budget.usd(p_decision.cost_nano_usd), budget.usd(p_request.ceiling_nano_usd)
+    'this request could cost up to $%s, more than the ceiling of $%s for one request of this key; %s',
+    budget.usd(p_decision.cost_nano_usd), budget.usd(p_request.ceiling_nano_usd), v_smaller
   );
   return p_result;
 end
