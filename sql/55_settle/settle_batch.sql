@@ -3,6 +3,7 @@
 -- locks:   period locks in key order, then reservation rows, then period rows.
 -- errors:  LB101 not an array, LB105 isolation, LB9xx broken invariant. What is wrong with one settlement is its own
 --          status (rejected, deferred) and never fails its neighbours.
+-- plans:   as those of reserve_batch.
 -- repeats: the same report again returns what was booked. A first real report after a provisional charge trues it up.
 create or replace function budget.settle_batch(p_settlements jsonb) returns setof budget.settle_result
 language plpgsql volatile security definer

@@ -77,7 +77,7 @@ class DataPlane:
         # Of an Idempotency-Key that was used before: the first call, and what has become of it.
         detail: dict[str, Any] = {}
         if result.reservation_id:
-            detail = {"reservation_id": str(result.reservation_id), "state": result.state}
+            detail = {"reservation_id": result.reservation_id, "state": result.state}
         if result.status == "granted_again":
             raise AlreadyCalled(
                 f"this Idempotency-Key was used before: reservation {result.reservation_id} is {result.state}; "

@@ -68,6 +68,15 @@ def client(port: int) -> Iterator[socket.socket]:
         yield connected
 
 
+def read_answers(client: socket.socket, count: int) -> None:
+    """Read until so many requests are answered."""
+    answer = b""
+    while answer.count(b"HTTP/1.1 200 ") < count:
+        piece = client.recv(1 << 16)
+        assert piece, answer
+        answer += piece
+
+
 def until_closed(client: socket.socket) -> bytes:
     return b"".join(iter(lambda: client.recv(1 << 16), b""))
 
@@ -129,11 +138,7 @@ def test_a_head_that_is_not_read_is_not_late(client: socket.socket) -> None:
         client.recv(1)
     client.settimeout(10)
     client.sendall(b"\r\n")
-    answer = b""
-    while answer.count(b"HTTP/1.1 200 ") < 3:
-        piece = client.recv(1 << 16)
-        assert piece, answer
-        answer += piece
+    read_answers(client, 3)
 
 
 def test_an_answer_that_runs_is_not_written_into(client: socket.socket) -> None:
@@ -151,11 +156,7 @@ def test_requests_in_one_piece_are_answered_in_turn(client: socket.socket) -> No
     large = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n" + b"y" * 200_000
     client.sendall(large + HEAD)
     client.sendall(b"\r\n")
-    answer = b""
-    while answer.count(b"HTTP/1.1 200 ") < 2:
-        piece = client.recv(1 << 16)
-        assert piece, answer
-        answer += piece
+    read_answers(client, 2)
 
 
 @pytest.mark.parametrize("size", [0, 1, 400 << 10])
